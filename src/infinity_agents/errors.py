@@ -1,0 +1,99 @@
+"""Every error that the runtime raises, by who must act on it.
+
+* ``Redeliver``: nobody: the same message delivered again may succeed.
+* ``Reject``: the sender: the message can never be processed and belongs in the dead-letter queue.
+* ``TellModel``: the model: it reads the text as an error result and chooses what to do.
+* ``Misconfigured``: the operator: nothing works until a setting is mended.
+"""
+
+
+class InfinityError(Exception):
+    """The root of the tree. Its text says what was wrong, with which value, and what to do."""
+
+
+class Redeliver(InfinityError):
+    """The step wrote nothing; deliver its messages again."""
+
+
+class FenceLost(Redeliver):
+    """Another step committed this version of the thread first; this one wrote nothing."""
+
+
+class StoreUnavailable(Redeliver):
+    """A store, a queue or the timers could not be reached, or asked us to slow down."""
+
+
+class DeadlineReached(Redeliver):
+    """The slice ran out of time before it had anything worth saving."""
+
+
+class StepCancelled(Redeliver):
+    """The step was cancelled before it had anything worth saving."""
+
+
+class ModelError(Redeliver):
+    """The model gave no usable turn. ``retryable`` tells whether the same request may succeed at once."""
+
+    retryable = False
+
+
+class ModelThrottled(ModelError):
+    """Too many requests or tokens; slow down."""
+
+    retryable = True
+
+
+class ModelInterrupted(ModelError):
+    """The stream broke, or its bytes made no sense, before the turn was whole."""
+
+    retryable = True
+
+
+class ModelOverloaded(ModelError):
+    """The model's service is down or overloaded."""
+
+    retryable = True
+
+
+class ModelInvalid(ModelError):
+    """The model's service refuses the request as it is; sending it again changes nothing."""
+
+
+class ModelForbidden(ModelError):
+    """The model may not be used with these credentials."""
+
+
+class ContextTooLong(ModelError):
+    """The history does not fit the model's window; it must be compacted first."""
+
+
+class Reject(InfinityError):
+    """The message can never be processed; ``reason`` is kept beside it in the dead-letter queue."""
+
+    @property
+    def reason(self) -> str:
+        return str(self)
+
+
+class Undecodable(Reject):
+    """The message is not JSON, or not an ``InputMessage``."""
+
+
+class Unproven(Reject):
+    """The message needs the proof of one of our functions (``mac``) and does not carry a right one."""
+
+
+class TellModel(InfinityError):
+    """The call failed in a way that the model can read and act on."""
+
+
+class ToolRefused(TellModel):
+    """The tool server said no for good (4xx, an unknown tool, an answer that is not of the protocol)."""
+
+
+class ToolUnreachable(TellModel):
+    """The tool server may or may not have taken the call: no connection, no answer, or 5xx to the end."""
+
+
+class Misconfigured(InfinityError):
+    """A setting, a file or a manifest is wrong; the text names it and the remedy."""

@@ -1,0 +1,11 @@
+"""Whoever watches a step."""
+
+from typing import Protocol
+
+from ..conversation.events import AgentEvent
+
+
+class Observer(Protocol):
+    def observe(self, event: AgentEvent) -> None:
+        """Take note of ``event``. Called on the event loop: it must return at once, and must not raise."""
+        ...

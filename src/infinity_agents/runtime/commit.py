@@ -1,0 +1,49 @@
+"""Commit: everything that the slice decided, in one transaction behind the fence."""
+
+from dataclasses import replace
+
+from ..conversation.slice import Slice
+from ..ports.conversations import Commit, SpawnedThread
+from .large_values import LargeValues
+from .retry import against_store
+from .services import Run
+
+
+async def commit(run: Run, slice_: Slice, *, performed_through: int) -> bool:
+    """Write the slice, or nothing of it; tell whether all its values were small enough to be held in memory.
+
+    Raises:
+        FenceLost: another step wrote this version of the thread first.
+        StoreUnavailable: the store could not be reached, or does not say whether it wrote.
+    """
+    large = LargeValues(run.services.settings.inline_bytes)
+    large.out_of_slice(slice_)
+    if large.values:
+        run.round_trips["blobs"] += len(large.values)
+        await large.keep(run.services.blobs)
+    written = Commit(
+        thread=replace(
+            slice_.thread, version=slice_.version, length=slice_.thread.length + len(slice_.new_entries)
+        ),
+        writer=run.services.ids.fresh(),
+        at=slice_.now,
+        is_new=slice_.is_new,
+        first_position=slice_.first_position,
+        entries=tuple(slice_.new_entries),
+        calls=tuple(slice_.changed_calls.values()),
+        heard=tuple(slice_.heard),
+        spawned=tuple(SpawnedThread(thread, lineage) for thread, lineage in slice_.spawned),
+        summaries=tuple(slice_.summaries),
+        deferred=tuple(slice_.deferred),
+        undeferred=tuple(slice_.undeferred),
+        all_undeferred=slice_.thread.closed,
+        effects=tuple(slice_.effects),
+        choices_opened=tuple(slice_.choices_opened.values()),
+        choices_closed=tuple(slice_.choices_closed),
+        forget_effects_to=performed_through,
+        spoke=slice_.spoke,
+        personal=slice_.personal,
+    )
+    # The writer's token makes the repeat of a commit whose outcome is unknown harmless.
+    await against_store(run, "conversations", lambda: run.services.conversations.commit(written))
+    return not large.values

@@ -1,0 +1,51 @@
+"""What a warm process holds of a thread, and what a step knows of it before anything is heard."""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ..conversation.history import Entry
+from ..ports.conversations import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The history of a thread as a warm process holds it, from the position ``start`` on."""
+
+    start: int
+    entries: tuple[Entry, ...]
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.entries)
+
+
+@dataclass(slots=True)
+class HistoryCache:
+    """Keeps the histories of the threads last seen, so that their next slice reads only what is new."""
+
+    most: int
+    _held: OrderedDict[str, Held] = field(default_factory=OrderedDict)
+
+    def get(self, thread_id: str) -> Held | None:
+        return self._held.get(thread_id)
+
+    def put(self, thread_id: str, start: int, entries: Sequence[Entry]) -> None:
+        """Remember what the store is known to have."""
+        self._held[thread_id] = Held(start, tuple(entries))
+        self._held.move_to_end(thread_id)
+        while len(self._held) > self.most:
+            self._held.popitem(last=False)
+
+    def forget(self, thread_id: str) -> None:
+        self._held.pop(thread_id, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What is known of a thread before anything is heard. ``history`` is as a model can take it."""
+
+    snapshot: Snapshot
+    history: list[Entry]
+    history_from: int
+    performed_through: int

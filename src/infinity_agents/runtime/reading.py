@@ -1,0 +1,95 @@
+"""What the model reads: history with its large values fetched, pictures described, and nothing too long."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..conversation.content import Blob, Image, Part, Text, note_of
+from ..conversation.history import Entry, EventEntry, ToolResultEntry, UserEntry, readable
+from ..conversation.messages import Parts
+from ..wire.inputs import content_from_json
+from .services import Run
+
+_CHARACTERS_PER_TOKEN = 3
+
+
+async def reading(run: Run, entries: Sequence[Entry], *, model: str) -> tuple[Entry, ...]:
+    """Return ``entries`` as ``model`` reads them; entries that need nothing are handed on as they are."""
+    longest = run.services.model.context_window(model) * _CHARACTERS_PER_TOKEN // 2
+    sees = run.services.model.reads_images(model)
+    special = [index for index, entry in enumerate(entries) if _is_special(entry, longest, sees)]
+    if not special:
+        return tuple(entries)
+    read = list(entries)
+    fetched = await _fetch(run, [read[index] for index in special], sees)
+    for index in special:
+        read[index] = _read(read[index], fetched, longest, sees)
+    return tuple(read)
+
+
+def _parts_of(entry: Entry) -> tuple[Part, ...]:
+    match entry:
+        case UserEntry(content=parts):
+            return parts
+        case ToolResultEntry(result=result) | EventEntry(result=result):
+            return result.content
+        case _:
+            return ()
+
+
+def _is_special(entry: Entry, longest: int, sees: bool) -> bool:
+    for part in _parts_of(entry):
+        if isinstance(part, Text):
+            if len(part.text) > longest:
+                return True
+        elif isinstance(part, Blob) or not sees:
+            return True
+    return False
+
+
+async def _fetch(run: Run, entries: Sequence[Entry], sees: bool) -> dict[str, tuple[Part, ...]]:
+    """Return what the blobs of ``entries`` stand for, all fetched at once; a lost one is left to its note."""
+    wanted = {
+        part.sha256
+        for entry in entries
+        for part in _parts_of(entry)
+        if isinstance(part, Blob) and (sees or part.of != "image")
+    }
+
+    async def one(key: str) -> tuple[str, tuple[Part, ...]]:
+        run.trip("blobs")
+        try:
+            value = content_from_json(json.loads(await run.services.blobs.get(key)))
+        except KeyError:
+            return key, (Text("[a large value that is no longer kept]"),)
+        return key, value.parts if isinstance(value, Parts) else (value,)
+
+    return dict(await asyncio.gather(*(one(key) for key in sorted(wanted))))
+
+
+def _read(entry: Entry, fetched: dict[str, tuple[Part, ...]], longest: int, sees: bool) -> Entry:
+    parts: list[Part] = []
+    for part in _parts_of(entry):
+        for whole in fetched.get(part.sha256, (part,)) if isinstance(part, Blob) else (part,):
+            parts.append(_shortened(whole, longest, sees))
+    match entry:
+        case UserEntry():
+            return readable(replace(entry, content=tuple(parts)))
+        case ToolResultEntry(result=result) | EventEntry(result=result):
+            return readable(replace(entry, result=replace(result, content=tuple(parts))))
+        case _:
+            return entry
+
+
+def _shortened(part: Part, longest: int, sees: bool) -> Part:
+    match part:
+        case Text(text=text) if len(text) > longest:
+            half = longest // 2
+            return Text(f"{text[:half]}\n[{len(text) - 2 * half} characters are left out here]\n{text[-half:]}")
+        case Blob():
+            return Text(note_of(part))
+        case Image() if not sees:
+            return Text(note_of(part))
+        case _:
+            return part

@@ -1,0 +1,1 @@
+"""What tests need, shipped: doubles, a fault injector, and one contract suite for each port."""

@@ -1,0 +1,42 @@
+"""Adapters over data that survives a crash, for the tests that run the whole runtime."""
+
+from infinity_agents.adapters.memory import (
+    BlobData,
+    ConversationData,
+    MemoryBlobStore,
+    MemoryConversationStore,
+    MemoryInputQueue,
+    MemoryOutputs,
+    MemoryStateStore,
+    MemoryTimers,
+    OutputData,
+    QueueData,
+    StateData,
+    TimerData,
+)
+from infinity_agents.ports.clock import Clock
+from infinity_agents.testing.world import Adapters, OpenAdapters
+
+
+def in_memory() -> OpenAdapters:
+    """Return the way to open memory adapters over one set of data."""
+    conversations, state, queue = ConversationData(), StateData(), QueueData()
+    outputs, timers, blobs = OutputData(), TimerData(), BlobData()
+
+    async def open_adapters(clock: Clock) -> Adapters:
+        inputs = MemoryInputQueue(clock, queue)
+
+        async def close() -> None:
+            """Nothing is open."""
+
+        return Adapters(
+            conversations=MemoryConversationStore(conversations),
+            state=MemoryStateStore(state),
+            inputs=inputs,
+            outputs=MemoryOutputs(outputs),
+            timers=MemoryTimers(inputs, timers),
+            blobs=MemoryBlobStore(blobs),
+            close=close,
+        )
+
+    return open_adapters
