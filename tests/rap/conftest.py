@@ -134,17 +134,22 @@ async def serve() -> AsyncIterator[Callable[[Any], Awaitable[str]]]:
 
         async def start(app: Any) -> str:
             listening = socket.create_server(("127.0.0.1", 0))
-            server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on"))
-            running = asyncio.create_task(server.serve(sockets=[listening]))
+            config = uvicorn.Config(app, log_level="warning", lifespan="on")
+            config.load()
+            server = uvicorn.Server(config)
+            server.lifespan = config.lifespan_class(config)
 
+            # The server's own loop and shutdown are left out: they wait a tenth of a second each.
             async def stop() -> None:
-                server.should_exit = True
-                await running
+                for serving in server.servers:
+                    serving.close()
+                for connection in list(server.server_state.connections):
+                    connection.transport.abort()
+                await server.lifespan.shutdown()
                 listening.close()
 
+            await server.startup(sockets=[listening])
             stack.push_async_callback(stop)
-            while not server.started:
-                await asyncio.sleep(0.005)
             return f"http://127.0.0.1:{listening.getsockname()[1]}"
 
         yield start

@@ -77,13 +77,13 @@ async def test_what_may_pass_is_tried_again_as_the_same_call(raw_server, tool, c
 
 async def test_what_does_not_pass_names_operation_and_status(raw_server, tool, call, context):
     server = await raw_server(lambda _: Answer.of({"error": "out of \x1b[31mred ink\n"}, 503))
-    with pytest.raises(ToolUnreachable, match="^get_weather .*'weather'.* HTTP 503: out of red ink$"):
+    with pytest.raises(ToolUnreachable, match=r"^get_weather .*'weather'.* HTTP 503: out of red ink$"):
         await tool(server.url).execute(call(), context())
     assert len(server.requests) == 4
 
 
 async def test_a_server_that_is_down(tool, call, context, unused_url):
-    with pytest.raises(ToolUnreachable, match="^get_weather .*no answer"):
+    with pytest.raises(ToolUnreachable, match=r"^get_weather .*no answer"):
         await tool(unused_url).execute(call(), context())
 
 
@@ -102,7 +102,8 @@ class SlowHttp:
         self.clock = clock
         self.timeouts = []
 
-    async def request(self, method, url, *, timeout, **_) -> HttpResponse:
+    async def request(self, method, url, **options) -> HttpResponse:
+        timeout = options["timeout"]
         self.timeouts.append(timeout)
         self.clock.advance(timeout)
         raise HttpUnreachable(f"no answer within {timeout} seconds")
@@ -120,9 +121,7 @@ async def test_a_slow_server_does_not_use_up_the_slice(tool, call, context, cloc
 @pytest.mark.parametrize("status", [301, 302, 307, 400, 401, 403, 404, 413, 422, 429])
 async def test_a_refusal_is_final(raw_server, tool, call, context, clock, status):
     elsewhere = await raw_server(lambda _: Answer())
-    server = await raw_server(
-        lambda _: Answer(status, b'{"error": "not for you"}', {"Location": elsewhere.url})
-    )
+    server = await raw_server(lambda _: Answer(status, b'{"error": "not for you"}', {"Location": elsewhere.url}))
     with pytest.raises(ToolRefused, match=f"^get_weather .*HTTP {status}: not for you$"):
         await tool(server.url).execute(call(), context())
     assert (len(server.requests), clock.slept, elsewhere.requests) == (1, [], [])
@@ -196,5 +195,3 @@ async def test_it_only_dispatches(tool, call, context):
     made = tool("x", call_timeout=timedelta(hours=1))
     assert (made.is_passive, made.wakes_at(call()), made.call_timeout) == (False, None, timedelta(hours=1))
     assert await made.execute_synchronous(call(), context()) is None
-
-

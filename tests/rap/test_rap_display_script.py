@@ -27,7 +27,7 @@ ARGS = {"location": "Tokyo", "days": 3, "hot": True, "note": None, "place": {"na
         ('let s = "a"; s += "b"; if args.hot { s += "c"; } s', "abc"),
         ('let s = "a"; if args.days == 4 { s += "b"; } s += "c"; s', "ac"),
         ('let s = "a"; s = s + args.days; s', "a3"),
-        ("let s; if s == () { s = \"new\"; } s", "new"),
+        ('let s; if s == () { s = "new"; } s', "new"),
         ('let x = if args.hot { "hot" } else { "cold" }; "It is " + x', "It is hot"),
         ('(1 + 2) + " items"', "3 items"),
         ('args.days + 1 + " days"', "4 days"),
@@ -64,7 +64,7 @@ def test_a_script_of_the_subset_is_evaluated(script, said):
         'while true { "x" }',
         "for i in 0..10 { i }",
         "fn f() { 1 } f()",
-        "import \"x\" as y; y::z",
+        'import "x" as y; y::z',
         'eval("1")',
         "unknown",
         'if args.location { "not a bool" }',
@@ -103,7 +103,7 @@ def test_huge_numbers_do_no_harm():
     assert evaluate('"" + (args.n + 0.5)', {"n": 10**400}) is None
 
 
-@given(st.text(alphabet='args.location"+={}();!&|/ \nifelset1[]\\x\'', max_size=60))
+@given(st.text(alphabet="args.location\"+={}();!&|/ \nifelset1[]\\x'", max_size=60))
 @settings(max_examples=300, deadline=None)
 def test_no_script_raises(script):
     said = evaluate(script, ARGS)

@@ -81,7 +81,7 @@ def test_an_endpoint_of_the_same_origin(good, endpoint):
     ],
 )
 def test_an_endpoint_elsewhere_is_refused(good, endpoint):
-    with pytest.raises(Misconfigured, match="refused: .*endpoint"):
+    with pytest.raises(Misconfigured, match=r"refused: .*endpoint"):
         parsed({**good, "endpoint": endpoint})
 
 

@@ -67,7 +67,7 @@ class TestConfiguration:
             ({"server_url": "http://a.example.com"}, "server_url.*https"),
             ({"server_url": "ftp://a"}, "server_url"),
             ({"server_url": "https://u:p@a.example.com"}, "server_url"),
-            ({"server_url": "https://a.example.com?x=1"}, "no query"),
+            ({"server_url": "https://a.example.com?x=1"}, "server_url.*no query"),
             ({"server_url": None}, "server_url"),
             ({"id": ""}, "id"),
             ({"id": None}, "id"),
@@ -209,7 +209,8 @@ class TestDiscovery:
         one, two = await toolset_server("get_time", "get_weather"), await toolset_server("get_time", "get_rain")
         found = await servers(one, two).load("s")
         assert list(found.tools) == ["get_weather", "get_rain"]
-        assert found.problems == ("The tool 'get_time' is offered by 'a' and 'b', so none of them gets it; rename one.",)
+        [problem] = found.problems
+        assert problem == "The tool 'get_time' is offered by 'a' and 'b', so none of them gets it; rename one."
 
     async def test_an_auth_that_cannot_be_served_is_that_servers_problem(self, toolset_server, http, state, clock):
         one, two = await toolset_server("get_weather"), await toolset_server("get_time")

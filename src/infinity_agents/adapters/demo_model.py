@@ -151,16 +151,17 @@ _NUMBERS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 
 _MOST_CHILDREN = 5
 
 
-def _time(found: re.Match[str], scene: _Scene) -> Sequence[_Move]:
+def _time(found: re.Match[str], _: _Scene) -> Sequence[_Move]:
     city = re.sub(r"\b(?:right )?now\b|\bplease\b", "", found["city"] or "UTC", flags=re.IGNORECASE).strip()
     zone = CITIES.get(city.casefold(), city.replace(" ", "_"))
     return [_Call("get_time", {"timezone": zone})]
 
 
-def _sleep(found: re.Match[str], scene: _Scene) -> Sequence[_Move]:
+def _sleep(found: re.Match[str], _: _Scene) -> Sequence[_Move]:
     reason = (found["reason"] or "").strip(" .!")
     seconds = float(found["number"]) * (60 if found["unit"].startswith("m") else 1)
-    return [_Call("sleep", {"seconds": seconds, **({"reason": reason} if reason else {})})]
+    arguments: JsonObject = {"seconds": int(seconds) if seconds.is_integer() else seconds}
+    return [_Call("sleep", {**arguments, "reason": reason} if reason else arguments)]
 
 
 def _children(found: re.Match[str], scene: _Scene) -> Sequence[_Move]:
@@ -183,7 +184,7 @@ def _watch(found: re.Match[str], scene: _Scene) -> Sequence[_Move]:
     return _like(scene, ("subscribe", "watch"), found["what"])
 
 
-def _cancel(found: re.Match[str], scene: _Scene) -> Sequence[_Move]:
+def _cancel(_: re.Match[str], scene: _Scene) -> Sequence[_Move]:
     """Cancel the last call that is still running, or else the last subscription."""
     results = {entry.result.id: entry.result for entry in scene.entries if isinstance(entry, ToolResultEntry)}
     calls = [entry.call for entry in scene.entries if isinstance(entry, ToolCallEntry)]
@@ -197,7 +198,7 @@ def _cancel(found: re.Match[str], scene: _Scene) -> Sequence[_Move]:
     return [_Impossible("there is nothing that could be cancelled")]
 
 
-def _named(found: re.Match[str], scene: _Scene) -> Sequence[_Move]:
+def _named(found: re.Match[str], _: _Scene) -> Sequence[_Move]:
     try:
         arguments = json.loads(found["arguments"] or "{}")
     except ValueError as error:
@@ -310,7 +311,8 @@ def _answer(request: ModelRequest) -> tuple[str, _Call | None]:
 def _next(plan: Sequence[_Move], since: Sequence[Entry]) -> _Move | None:
     """Return the first move that is not made, or that must be waited for; ``None`` where all is done."""
     calls = iter([entry.call.id for entry in since if isinstance(entry, ToolCallEntry)])
-    settled = {entry.result.id for entry in since if isinstance(entry, ToolResultEntry) and not _is_running(entry.result)}
+    results = [entry.result for entry in since if isinstance(entry, ToolResultEntry)]
+    settled = {result.id for result in results if not _is_running(result)}
     settled |= {entry.tool_call_id for entry in since if isinstance(entry, EventEntry)}
     reports = sum(isinstance(entry, EventEntry) and entry.child_thread_id is not None for entry in since)
     for move in plan:
@@ -346,7 +348,7 @@ def _news(entries: Sequence[Entry]) -> str:
                 told.append(_told_event(entry))
             case _:
                 break
-    return " ".join(text for text in reversed(told) if text)
+    return "\n".join(text for text in reversed(told) if text)
 
 
 _SILENT = {"spawn_thread", "report_to_parent", "close_thread", "sleep_until_event_or_input"}
@@ -387,7 +389,8 @@ def _told_so_far(scene: _Scene) -> str:
 def _summary(request: ModelRequest) -> str:
     asked = [plain_text(entry.content) for entry in request.entries[:-1] if isinstance(entry, UserEntry)]
     before = f"{request.summary} " if request.summary else ""
-    return f"{before}Summary of {len(request.entries) - 1} entries. People said: {'; '.join(asked)[-500:] or 'nothing'}."
+    said = "; ".join(asked)[-500:] or "nothing"
+    return f"{before}Summary of {len(request.entries) - 1} entries. People said: {said}."
 
 
 def _fallback(text: str) -> str:

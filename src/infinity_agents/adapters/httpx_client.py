@@ -2,6 +2,7 @@
 
 import asyncio
 import http.cookiejar
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 
 import httpx
@@ -16,6 +17,13 @@ Signer = Callable[[str, str, Mapping[str, str], bytes], Mapping[str, str]]
 
 # A proxy of the environment is for the world, not for this machine.
 _UNPROXIED = {"all://localhost": None, "all://127.0.0.1": None, "all://[::1]": None}
+
+# What httpx lets through beside its own: a host that is no name, a port that is no port, a group of these.
+_FAILURES = (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError, OverflowError, ExceptionGroup)
+
+# It logs the URL of every request, and some URLs are secrets.
+if logging.getLogger("httpx").level == logging.NOTSET:
+    logging.getLogger("httpx").setLevel(logging.WARNING)
 
 
 class HttpxClient:
@@ -54,7 +62,7 @@ class HttpxClient:
                 return await self._answer(method, url, sent, body, max_bytes)
         except TimeoutError as error:
             raise HttpUnreachable(f"no answer within {timeout:g} seconds") from error
-        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
+        except _FAILURES as error:
             raise HttpUnreachable(str(error) or type(error).__name__) from error
 
     async def aclose(self) -> None:

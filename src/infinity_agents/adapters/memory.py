@@ -4,7 +4,7 @@ What would survive a crash is a ``...Data`` object: fresh adapters over the same
 holds JSON texts and immutable values, so nothing is shared with whoever wrote it or reads it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
@@ -148,9 +148,9 @@ class MemoryConversationStore:
         effects = {(item.version, item.ordinal): stored.effects.encode(item.effect) for item in commit.effects}
         deferred = [stored.deliveries.encode(replace(delivery, deferred_as=None)) for delivery in commit.deferred]
         choices = {choice.id: stored.choices.encode(choice) for choice in commit.choices_opened}
-        added = [(child.thread, _rows(child.thread, child.lineage)) for child in commit.spawned]
-        if commit.is_new:
-            added.append((commit.thread, _rows(commit.thread, Lineage())))
+        # A new thread comes before the children that it spawns in the same breath.
+        added = [(commit.thread, _rows(commit.thread, Lineage()))] if commit.is_new else []
+        added += [(child.thread, _rows(child.thread, child.lineage)) for child in commit.spawned]
 
         version = commit.thread.version
         for thread, its_rows in added:
@@ -417,15 +417,7 @@ class MemoryInputQueue:
     def _take(self, message: QueuedMessage, until: datetime) -> Received:
         taken = replace(message, visible_at=until, receive_count=message.receive_count + 1)
         self.data.messages[taken.seq] = taken
-        return Received(
-            body=taken.body,
-            group_id=taken.group_id,
-            queue_id=taken.queue_id,
-            dedup_id=taken.dedup_id,
-            receipt=taken.receipt,
-            receive_count=taken.receive_count,
-            sent_at=taken.sent_at,
-        )
+        return _received(taken)
 
     async def delete(self, received: Sequence[Received]) -> None:
         """Acknowledge; receipts that are no longer valid are ignored."""
@@ -466,6 +458,21 @@ class MemoryInputQueue:
         waiting = [at for message in self.data.messages.values() if (at := message.visible_at) and at > now]
         return min(waiting, default=None)
 
+    async def reclaim(self) -> None:
+        """Make visible at once what is invisible, whoever holds it."""
+        for message in self.data.messages.values():
+            self.data.messages[message.seq] = replace(message, visible_at=None)
+
+    async def waiting(self, group_ids: Collection[str]) -> Sequence[Received]:
+        """Return the visible messages of these groups in order, without taking them."""
+        now = self._clock.now()
+        messages = sorted(self.data.messages.values(), key=attrgetter("seq"))
+        return [
+            _received(message)
+            for message in messages
+            if message.group_id in group_ids and (message.visible_at is None or message.visible_at <= now)
+        ]
+
     async def changed_elsewhere(self) -> bool:
         """Return ``False``: no other process reaches this one's memory."""
         return False
@@ -488,6 +495,18 @@ class MemoryInputQueue:
     async def discard(self, queue_id: str) -> None:
         """Forget it."""
         del self.data.dead[queue_id]
+
+
+def _received(message: QueuedMessage) -> Received:
+    return Received(
+        body=message.body,
+        group_id=message.group_id,
+        queue_id=message.queue_id,
+        dedup_id=message.dedup_id,
+        receipt=message.receipt,
+        receive_count=message.receive_count,
+        sent_at=message.sent_at,
+    )
 
 
 @dataclass(slots=True)

@@ -65,7 +65,7 @@ def without_surrogates(text: str) -> str:
 # C0 and C1 controls except tab and newline, and the bidirectional overrides that make text lie to its reader.
 _UNSAFE_TO_SHOW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _TERMINAL_ESCAPE = re.compile(
-    "\x1b\\[[0-?]*[ -/]*[@-~]|(?:\x1b\\]|\x9d).*?(?:\x07|\x1b\\\\|\x9c|$)|\x1b[@-Z\\\\^_]", re.DOTALL
+    "(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]|(?:\x1b\\]|\x9d).*?(?:\x07|\x1b\\\\|\x9c|$)|\x1b[@-Z\\\\^_]", re.DOTALL
 )
 
 

@@ -49,7 +49,7 @@ class NotifyCancelled:
     """Tell the tool server, once and without waiting, that nobody wants the call or subscription any more."""
 
     call_id: str
-    tool_set: str | None
+    tool_set: str | None = None
     kind: Literal["notify_cancelled"] = "notify_cancelled"
 
 
@@ -65,9 +65,9 @@ class AnswerChoice:
     """POST a person's answer to the tool that asked."""
 
     call_id: str
-    tool_set: str | None
     response_url: str
     selected: int
+    tool_set: str | None = None
     kind: Literal["answer_choice"] = "answer_choice"
 
 

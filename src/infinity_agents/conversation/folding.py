@@ -4,6 +4,7 @@ Every message has a kind, and what it does depends on that kind, on the pending 
 the call that it names. ``fold_batch`` knows the order, ``_fold`` the table.
 """
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -50,20 +51,21 @@ def fold_batch(slice_: Slice, deliveries: Sequence[Delivery]) -> None:
 
     The result of the pending call comes first; deferred messages come right after the settlement, oldest first.
     """
-    ordered = _settlement_first(slice_, deliveries)
+    settling, others = _settlement_first(slice_, deliveries)
     room = slice_.settings.deliveries_per_slice
     folded = 0
-    if _may_resume(slice_, ordered):
+    if _may_resume(slice_, deliveries):
         slice_.resume()
-    elif _must_pause(slice_, ordered):
+    elif _must_pause(slice_, deliveries):
         slice_.pause(
             f"Paused: {slice_.recent_slices} steps within an hour and nobody has said anything in between. "
             "Say something to go on; nothing is lost."
         )
-    folded += _fold_waiting(slice_, room - folded)
-    for delivery in ordered:
+    if not settling:
+        folded += _fold_waiting(slice_, room)
+    for delivery in (*settling, *others):
         slice_.heard.append(delivery.identity)
-        if folded >= room:
+        if folded >= room and not slice_.thread.closed:
             slice_.deferred.append(delivery)
             continue
         _fold(slice_, delivery)
@@ -72,22 +74,31 @@ def fold_batch(slice_: Slice, deliveries: Sequence[Delivery]) -> None:
         if _is_stop(delivery):
             slice_.respond = False
     _spawn_event_threads(slice_)
-    if (slice_.waiting_more or slice_.deferred or slice_.waiting) and _can_go_on(slice_, folded >= room):
+    if _can_go_on(slice_):
         slice_.send(slice_.nudge_for(slice_.thread.id))
 
 
-def _can_go_on(slice_: Slice, was_full: bool) -> bool:
-    """Whether deferred messages are left that only this slice's limit kept back."""
-    idle = not slice_.is_busy and slice_.thread.paused_at is None and not slice_.thread.closed
-    return idle and (was_full or slice_.waiting_more)
+def _can_go_on(slice_: Slice) -> bool:
+    """Whether deferred messages are left that only this slice's limit kept back.
+
+    Of those that were not even read, some may be next only where others made room for them: a thread that woke itself
+    without that would do so for ever.
+    """
+    if slice_.thread.closed:
+        return False
+    if slice_.waiting_more and slice_.undeferred:
+        return True
+    return not all(_is_held(slice_, delivery) for delivery in (*slice_.waiting, *slice_.deferred))
 
 
-def _settlement_first(slice_: Slice, deliveries: Sequence[Delivery]) -> list[Delivery]:
+def _settlement_first(slice_: Slice, deliveries: Sequence[Delivery]) -> tuple[list[Delivery], list[Delivery]]:
+    """Return the deliveries that answer the pending call, and the others."""
     pending = slice_.pending
-    if pending is None:
-        return list(deliveries)
-    settling = [delivery for delivery in deliveries if _answers(delivery.message, pending)]
-    return settling + [delivery for delivery in deliveries if delivery not in settling]
+    settling, others = list[Delivery](), list[Delivery]()
+    for delivery in deliveries:
+        answers = pending is not None and _answers(delivery.message, pending)
+        (settling if answers else others).append(delivery)
+    return settling, others
 
 
 def _answers(message: InputMessage, call: Call) -> bool:
@@ -102,18 +113,22 @@ def _is_stop(delivery: Delivery) -> bool:
 
 def _may_resume(slice_: Slice, deliveries: Iterable[Delivery]) -> bool:
     paused_at = slice_.thread.paused_at
-    if paused_at is None:
+    if paused_at is None or slice_.thread.closed:
         return False
     heard_at = slice_.person_heard_at
-    return (heard_at is not None and heard_at > paused_at) or any(delivery.is_personal for delivery in deliveries)
+    return (heard_at is not None and heard_at > paused_at) or _has_personal(slice_, deliveries)
 
 
 def _must_pause(slice_: Slice, deliveries: Sequence[Delivery]) -> bool:
-    if slice_.thread.paused_at is not None or slice_.recent_slices < slice_.settings.slices_per_hour:
+    if slice_.thread.closed or slice_.thread.paused_at is not None:
         return False
-    if any(delivery.is_personal for delivery in deliveries):
+    if slice_.recent_slices < slice_.settings.slices_per_hour or _has_personal(slice_, deliveries):
         return False
     return any(_waits_while_paused(delivery) for delivery in (*deliveries, *slice_.waiting))
+
+
+def _has_personal(slice_: Slice, deliveries: Iterable[Delivery]) -> bool:
+    return any(delivery.is_personal for delivery in (*deliveries, *slice_.waiting))
 
 
 def _fold_waiting(slice_: Slice, room: int) -> int:
@@ -122,8 +137,8 @@ def _fold_waiting(slice_: Slice, room: int) -> int:
     progress = True
     while progress and folded < room and not slice_.thread.closed:
         progress = False
-        for delivery in slice_.waiting:
-            if must_wait(slice_, delivery):
+        for delivery in itertools.chain(*_settlement_first(slice_, slice_.waiting)):
+            if _is_held(slice_, delivery):
                 continue
             slice_.waiting.remove(delivery)
             if delivery.deferred_as is None:
@@ -147,11 +162,13 @@ def must_wait(slice_: Slice, delivery: Delivery) -> bool:
     match message.synthetic:
         case SubscriptionEvent() as tag:
             call = slice_.calls.get(tag.tool_call_id)
-            if call is None:
+            if call is None or call.tool_set != tag.tool_set:
                 return False
             if call.state in {CallState.OPEN, CallState.DETACHED}:
                 return True
-            return call.state is CallState.SUBSCRIBED and tag.associative and slice_.is_busy
+            if call.state is not CallState.SUBSCRIBED or not slice_.is_busy:
+                return False
+            return tag.associative or (tag.final and _has_waiting_events(slice_, call.id))
         case ThreadReport() | ParentMessage():
             return slice_.is_busy
         case CallDeadline(tool_call_id=call_id):
@@ -159,10 +176,24 @@ def must_wait(slice_: Slice, delivery: Delivery) -> bool:
             return call is not None and call.state is CallState.DETACHED and slice_.is_busy
         case None if isinstance(message.content, ToolResult):
             call = slice_.calls.get(message.content.id)
-            late = call is not None and call.state in {CallState.DETACHED, CallState.FAILED}
-            return late and slice_.is_busy
+            if call is None or call.tool_set != message.content.tool_set:
+                return False
+            return call.state in {CallState.DETACHED, CallState.FAILED} and slice_.is_busy
         case _:
             return False
+
+
+def _has_waiting_events(slice_: Slice, call_id: str) -> bool:
+    """Whether events of the subscription wait, or may wait: its final one must not end it before they are heard."""
+    return slice_.waiting_more or any(
+        isinstance(tag := delivery.message.synthetic, SubscriptionEvent) and tag.tool_call_id == call_id
+        for delivery in slice_.waiting
+    )
+
+
+def _is_held(slice_: Slice, delivery: Delivery) -> bool:
+    """Whether ``delivery`` waits, in this embedding: where nothing can be held, most things detach the running call."""
+    return must_wait(slice_, delivery) and (slice_.defers or not _would_detach(slice_, delivery))
 
 
 def _waits_while_paused(delivery: Delivery) -> bool:
@@ -178,7 +209,7 @@ def _fold(slice_: Slice, delivery: Delivery) -> None:
     if slice_.thread.closed:
         _absorb_closed(slice_, message)
         return
-    if must_wait(slice_, delivery) and (slice_.defers or not _would_detach(slice_, delivery)):
+    if _is_held(slice_, delivery):
         slice_.deferred.append(delivery)
         slice_.waiting.append(delivery)
         return
@@ -439,7 +470,7 @@ def _fold_choice_response(slice_: Slice, message: InputMessage, answer: UserChoi
         return
     selected = choice.default if answer.selected is None else answer.selected
     call = slice_.calls[choice.id]
-    slice_.plan(AnswerChoice(call.id, call.tool_set, choice.response_url, selected))
+    slice_.plan(AnswerChoice(call.id, choice.response_url, selected, call.tool_set))
     slice_.record(call.with_clock_running(slice_.now))
     slice_.dismiss_choice(choice.id, f"{choice.prompt}: {choice.choices[selected]}")
 
@@ -477,9 +508,6 @@ def _fold_associative(
         slice_.note(f"dropped an event of the call {call_id}: {message.content.type} is no content of an event")
         return
     call = slice_.calls.get(call_id)
-    if child is not None and call is None:
-        slice_.note(f"dropped a report of {child}: the call {call_id} is unknown")
-        return
     _make_way(slice_)
     slice_.hear_event(
         call,

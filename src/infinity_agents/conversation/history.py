@@ -157,7 +157,7 @@ def readable(entry: Entry) -> Entry:
             )
             return entry if said == blocks else replace(entry, content=said)
         case ToolCallEntry(call=call):
-            return replace(entry, call=replace(call, arguments=_mended_values(call.arguments)))
+            return replace(entry, call=replace(call, name=mended(call.name), arguments=_mended_values(call.arguments)))
         case ToolResultEntry(result=result):
             return replace(entry, result=_readable_result(result))
         case EventEntry(invocation=call, result=result):

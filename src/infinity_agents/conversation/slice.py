@@ -38,7 +38,7 @@ from .threads import Choice, Thread, ThreadKind
 from .turn import Usage
 
 _COMPACTION_PATIENCE = timedelta(hours=1)
-_SETTLED = frozenset(CallState) - ACTIVE_STATES
+_RUNNING = frozenset({CallState.OPEN, CallState.DETACHED})
 
 
 @dataclass(slots=True)
@@ -191,10 +191,10 @@ class Slice:
     # Ledger, choices.
 
     def record(self, call: Call) -> None:
-        """Write ``call`` to the ledger; one that is settled leaves no question open."""
+        """Write ``call`` to the ledger; one that runs no longer leaves no question open."""
         self.calls[call.id] = call
         self.changed_calls[call.id] = call
-        if call.state in _SETTLED:
+        if call.state not in _RUNNING:
             self.dismiss_choice(call.id)
 
     def open_choice(self, choice: Choice) -> None:
@@ -316,6 +316,7 @@ class Slice:
         if self.thread.kind is not ThreadKind.COMPACTION:
             self.plan(NotifyClosed())
         self.deferred.clear()
+        self.bursts.clear()
         self.did.append("closed")
 
     def pause(self, text: str) -> None:

@@ -127,11 +127,16 @@ class TurnBuffer:
             case CallStarted():
                 if self._started is None:
                     self._started = event
+                else:
+                    self._finish_call()
             case ArgumentsDelta(json):
                 self._arguments.append(json)
             case CallFinished():
-                if self._started is not None:
-                    self.call = RequestedCall(self._started.name, "".join(self._arguments), self._started.call_id)
+                self._finish_call()
+
+    def _finish_call(self) -> None:
+        if self._started is not None:
+            self.call = RequestedCall(self._started.name, "".join(self._arguments), self._started.call_id)
 
     def _reason(self, delta: ReasoningDelta) -> None:
         self._flush_text()

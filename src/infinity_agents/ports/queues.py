@@ -1,6 +1,6 @@
 """The queues: input to threads, output to people, dead letters."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -160,6 +160,14 @@ class LocalInputQueue(InputQueue, DeadLetters, Protocol):
 
     on_arrival: Callable[[], None]
     """Called whenever this process put a message on the queue: by a sender, a timer or a redrive."""
+
+    async def reclaim(self) -> None:
+        """Make visible at once what is invisible, whoever holds it: for the only consumer, before it begins."""
+        ...
+
+    async def waiting(self, group_ids: Collection[str]) -> Sequence[Received]:
+        """Return the visible messages of these groups in order, without taking them: those behind what is held."""
+        ...
 
     async def changed_elsewhere(self) -> bool:
         """Tell whether another process may have put messages there since the last time that this was asked."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..conversation.content import JsonObject, shown
 from ..errors import TellModel
-from ..wire.inputs import mended_json
+from ..wire.inputs import mended_json, parse_json
 
 _TOLD = 5
 
@@ -21,7 +21,7 @@ def read_arguments(text: str) -> JsonObject:
     if not text.strip():
         return {}
     try:
-        value = json.loads(text)
+        value = parse_json(text)
     except (ValueError, RecursionError) as error:
         raise TellModel(f"The arguments are not valid JSON: {error}. Nothing was run; call again.") from error
     if not isinstance(value, dict):

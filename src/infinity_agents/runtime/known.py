@@ -37,6 +37,9 @@ class HistoryCache:
         while len(self._held) > self.most:
             self._held.popitem(last=False)
 
+    def __len__(self) -> int:
+        return len(self._held)
+
     def forget(self, thread_id: str) -> None:
         self._held.pop(thread_id, None)
 

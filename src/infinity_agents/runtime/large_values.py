@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,36 @@ from ..conversation.history import Entry, EventEntry, ToolResultEntry, UserEntry
 from ..conversation.messages import InputMessage, Parts, ToolResult
 from ..conversation.slice import Slice
 from ..ports.blobs import BlobStore
-from ..wire.inputs import content_to_json
+from ..ports.queues import MAX_BODY
+from ..wire.inputs import content_to_json, encode
+from ..wire.keys import Keyring
+
+
+async def sendable(message: InputMessage, *, keyring: Keyring | None, blobs: BlobStore, inline_bytes: int) -> str:
+    """Return ``message`` as JSON that an input queue takes; with a ``keyring``, it carries our proof.
+
+    Parts over ``inline_bytes`` are put into the blob store, smaller ones too where the whole would not fit, and what
+    people would see in place of a result is left out before the result itself is lost.
+
+    Raises:
+        StoreUnavailable: the blob store could not be reached.
+    """
+    large, body = LargeValues(inline_bytes), ""
+    for smaller, limit in _ever_smaller(message, inline_bytes):
+        large = LargeValues(limit)
+        body = encode(large.out_of_message(smaller), keyring)
+        if len(body) <= MAX_BODY:
+            break
+    await large.keep(blobs)
+    return body
+
+
+def _ever_smaller(message: InputMessage, inline_bytes: int) -> Iterator[tuple[InputMessage, int]]:
+    # A part just under the limit may take six times its length as escaped JSON, and there may be many parts.
+    yield message, inline_bytes
+    yield message, inline_bytes // 64
+    yield replace(message, display_as=None), inline_bytes // 64
+    yield replace(message, display_as=None), 0
 
 
 class LargeValues:
@@ -73,9 +103,7 @@ class LargeValues:
     def _is_small(self, part: Part) -> bool:
         if isinstance(part, Blob):
             return True
-        text = part.text if isinstance(part, Text) else part.data
-        # What is not ASCII may take six bytes a character as escaped JSON.
-        return len(text) * (1 if text.isascii() else 6) <= self._limit
+        return len(part.text if isinstance(part, Text) else part.data) <= self._limit
 
     def _set_aside(self, part: Part) -> Blob:
         if isinstance(part, Blob):

@@ -24,6 +24,11 @@ class AgentSystem:
         self.services = services
         self._cache = HistoryCache(services.settings.cached_threads)
 
+    @property
+    def cached_threads(self) -> int:
+        """How many threads' histories are held in memory now: never more than the setting of that name."""
+        return len(self._cache)
+
     async def thread(self, thread_id: str) -> ThreadHandle:
         """Return a handle to step one thread by itself."""
         return ThreadHandle(thread_id, self.services, self._cache)

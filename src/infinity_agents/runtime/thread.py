@@ -105,7 +105,7 @@ class ThreadHandle:
     async def _phases(self, run: Run, batch: Sequence[Delivery], defers: bool) -> tuple[Slice | None, StepOutcome]:
         services = self.services
         loaded = await load(run, self.id, batch, self.cache)
-        new, performed = list(batch), False
+        new, performed = unheard(batch, frozenset()), False
         if loaded is not None:
             snapshot = loaded.snapshot
             calls = {call.id: call for call in snapshot.calls}

@@ -14,22 +14,20 @@ class Crash(BaseException):
 class FaultInjector:
     """Counts the I/O boundaries that the wrapped ports pass, before and after each call takes effect.
 
-    At the boundary ``crash_at`` (from 1) the process dies: ``Crash`` is raised there and at every boundary after it.
+    At the boundary ``crash_at`` the process dies: ``Crash`` is raised there and at every boundary after it. It is a
+    number (from 1), or a name such as ``after conversations.commit``, which stands for the first of that name.
     At the boundary ``pause_at`` the caller stands still until ``resume`` is called.
     """
 
-    def __init__(self, *, crash_at: int | None = None, pause_at: int | None = None) -> None:
+    def __init__(self, *, crash_at: int | str | None = None, pause_at: int | None = None) -> None:
         self._crash_at = crash_at
         self._pause_at = pause_at
         self._resumed = asyncio.Event()
         self.paused = asyncio.Event()
+        self.is_dead = False
         self.passed = 0
         self.names: list[str] = []
         """What each boundary was, in order."""
-
-    @property
-    def is_dead(self) -> bool:
-        return self._crash_at is not None and self.passed >= self._crash_at
 
     def resume(self) -> None:
         """Let whoever stands still go on."""
@@ -45,7 +43,8 @@ class FaultInjector:
             raise Crash(name)
         self.passed += 1
         self.names.append(name)
-        if self.passed == self._crash_at:
+        if self._crash_at in {self.passed, name}:
+            self.is_dead = True
             raise Crash(name)
         if self.passed == self._pause_at:
             self.paused.set()

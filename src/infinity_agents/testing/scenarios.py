@@ -15,11 +15,10 @@ from ..conversation.turn import Usage
 from ..errors import ContextTooLong
 from ..ports.model import ModelRequest
 from ..settings import AgentSettings
-from .scripted_model import Reply, Script, ScriptedModel, breaks, calls, heard, says, text_of
+from .scripted_model import Reply, Rule, Script, ScriptedModel, breaks, calls, heard, says, text_of
 from .world import OpenAdapters, World
 
 Stage = Callable[[World], Awaitable[None]]
-Rule = Reply | Callable[[ModelRequest], Reply]
 
 
 @dataclass(frozen=True, slots=True)

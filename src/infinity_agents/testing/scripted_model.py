@@ -52,6 +52,7 @@ def breaks(error: BaseException, *, text: str = "") -> Reply:
     return Reply(text=text, error=error)
 
 
+Rule = Reply | Callable[[ModelRequest], Reply]
 Script = Callable[[ModelRequest], Reply]
 
 

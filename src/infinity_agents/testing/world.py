@@ -14,6 +14,7 @@ from ..conversation.events import Failed, StepOutcome
 from ..conversation.history import Entry, faults
 from ..conversation.ledger import Call
 from ..conversation.messages import (
+    Delivery,
     InputMessage,
     SubscriptionEvent,
     ToolResult,
@@ -144,7 +145,7 @@ class World:
         tools: Sequence[str] = (),
         settings: AgentSettings | None = None,
     ) -> None:
-        self._open = open_adapters
+        self.open_adapters = open_adapters
         self.model = model
         self.server = ToolServer()
         self.tools = {name: RemoteTool(name, self.server) for name in tools}
@@ -156,20 +157,25 @@ class World:
         self.loses_acknowledgements = False
         """Whether messages end among the dead letters although they were handled."""
         self._boots = 0
-        self._in_hand: list[Received] = []
+        self.in_hand: list[Received] = []
+        """The messages that the process has received and not yet given back."""
         self._said = 0
 
     async def boot(self, faults: FaultInjector | None = None) -> None:
         """Start the process, whose ports pass the boundaries of ``faults``."""
         self._boots += 1
         faults = faults or FaultInjector()
-        self.adapters = await self._open(self.clock)
+        self.adapters = await self.open_adapters(self.clock)
         # A dead process holds nothing: what it had in hand is visible again.
-        await self.adapters.inputs.release(self._in_hand, delay=0)
-        self._in_hand = []
+        await self.adapters.inputs.release(self.in_hand, delay=0)
+        self.in_hand = []
         self.faults = faults
         self._queue = faults.wrap(self.adapters.inputs, "queue", only=lambda name: name == "delete")
-        self.system = AgentSystem(self.services(faults))
+        self.system = self.system_with(faults)
+
+    def system_with(self, faults: FaultInjector) -> AgentSystem:
+        """Return another agent system over the same adapters, as a second process would have one."""
+        return AgentSystem(self.services(faults))
 
     def services(self, faults: FaultInjector) -> Services:
         """Return the services of one process over the world's adapters, each port with the boundaries of ``faults``."""
@@ -285,7 +291,7 @@ class World:
         received = [message for group in groups for message in group]
         if not received:
             return False
-        self._in_hand = received
+        self.in_hand = received
         deliveries = []
         for message in received:
             try:
@@ -309,16 +315,17 @@ class World:
                 for message in group:
                     await self.adapters.inputs.park(message, "not acknowledged in time")
             elif isinstance(outcome, Failed):
-                await self._fail(group, outcome)
+                await self._fail(group, [item for item in deliveries if item.thread_id == group[0].group_id], outcome)
             else:
                 await self._queue.delete(group)
-        self._in_hand = []
+        self.in_hand = []
         # Every round takes a little while, or nothing would ever come before or after anything else.
         self.clock.advance(0.001)
         return True
 
-    async def _fail(self, group: Sequence[Received], outcome: Failed) -> None:
+    async def _fail(self, group: Sequence[Received], deliveries: Sequence[Delivery], outcome: Failed) -> None:
         if group[0].receive_count >= 3:
+            await self.system.tell_failure(group[0].group_id, deliveries, outcome.error)
             for message in group:
                 await self.adapters.inputs.park(message, str(outcome.error))
             return

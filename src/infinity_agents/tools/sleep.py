@@ -38,13 +38,13 @@ class Sleep(_Passive):
     )
 
     def wakes_at(self, call: Call) -> datetime:
-        return call.made_at + timedelta(seconds=float(call.arguments["seconds"]))
+        return call.made_at + timedelta(seconds=_seconds(call))
 
     def wake_text(self, call: Call) -> str:
         return f"Woke up after {call.arguments['seconds']} seconds{_because(call)}."
 
     async def execute_synchronous(self, call: Call, context: SliceContext) -> ToolAnswer | None:  # noqa: ARG002
-        if float(call.arguments["seconds"]) <= 0:
+        if _seconds(call) == 0:
             return ToolAnswer.of("That time is over already: woke up at once.")
         return None
 
@@ -115,6 +115,16 @@ class SleepUntilEventOrInput(_Passive):
 
     def display(self, arguments: JsonObject) -> str:  # noqa: ARG002
         return "sleep until something happens"
+
+
+def _seconds(call: Call) -> float:
+    """Return how long the call sleeps; a time that lies in the past is no time at all."""
+    seconds = call.arguments["seconds"]
+    if seconds <= 0:
+        return 0.0
+    if not seconds <= _LONGEST.total_seconds():
+        raise TellModel(f"seconds must be a number up to {_LONGEST.total_seconds():.0f}, not {seconds}")
+    return float(seconds)
 
 
 def _because(call: Call) -> str:

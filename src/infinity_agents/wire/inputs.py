@@ -1,6 +1,8 @@
 """``InputMessage`` as JSON, and the proof that one of our functions wrote it."""
 
 import json
+import math
+import re
 from datetime import datetime
 from typing import Annotated, Any, cast
 
@@ -13,6 +15,10 @@ from ..errors import Undecodable, Unproven
 from .keys import Keyring
 
 _PURPOSE = "input-message"
+_DEEPEST = 100
+_SHA256 = re.compile("[0-9a-f]{64}")
+_INNER = {"parts": "parts", "tool_result": "content"}
+"""The field of a content, by its type, that is a list of parts."""
 
 _Content = Annotated[messages.Content, Field(discriminator="type")]
 _Synthetic = Annotated[messages.Synthetic, Field(discriminator="type")]
@@ -42,7 +48,7 @@ def decode(
         Unproven: it is of a kind that needs a MAC, and carries none that is right.
     """
     try:
-        fields = json.loads(body)
+        fields = parse_json(body)
     except ValueError as error:
         raise Undecodable(f"the body is not JSON: {error}") from error
     except RecursionError as error:
@@ -89,19 +95,23 @@ def _parse(fields: dict[str, Any]) -> InputMessage:
 
 def _parse_content(content: dict[str, Any]) -> Any:
     """Read by tag, innermost first, so that an error speaks of the one kind that was meant."""
-    for field in ("parts", "content"):
-        inner = content.get(field)
-        if isinstance(inner, list):
-            read = [_tagged(_part, item, f"content.{field}.{index}") for index, item in enumerate(inner)]
-            content = {**content, field: tuple(read)}
+    tag = content.get("type")
+    field = _INNER.get(tag) if isinstance(tag, str) else None
+    if field is not None and isinstance(content.get(field), list):
+        read = [_tagged(_part, item, f"content.{field}.{index}") for index, item in enumerate(content[field])]
+        content = {**content, field: tuple(read)}
     return _tagged(_content, content, "content")
 
 
 def _tagged(adapter: TypeAdapter[Any], value: Any, where: str) -> Any:
     try:
-        return adapter.validate_python(value)
+        read = adapter.validate_python(value)
     except ValidationError as error:
         raise Undecodable(f"not an input message: {where}: {explain(error)}") from error
+    if isinstance(read, Blob) and not _SHA256.fullmatch(read.sha256):
+        # It becomes the name of a file or an object: anybody may have sent it.
+        raise Undecodable(f"not an input message: {where}.sha256: must be 64 hex digits, got {_short(read.sha256)}")
+    return read
 
 
 def explain(error: ValidationError, limit: int = 3) -> str:
@@ -119,6 +129,35 @@ def explain(error: ValidationError, limit: int = 3) -> str:
 def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def parse_json(text: str) -> Any:
+    """Return the JSON value that ``text`` spells, where all that keep or pass it on can take it.
+
+    Raises:
+        ValueError: it is not JSON; NaN and numbers beyond a float's range are none either.
+        RecursionError: it is nested more than 100 levels deep.
+    """
+    value = json.loads(text, parse_constant=_finite, parse_float=_finite)
+    level = [value]
+    for _ in range(_DEEPEST):
+        level = [item for outer in level for item in _items(outer)]
+        if not level:
+            return value
+    raise RecursionError(f"nested more than {_DEEPEST} levels deep")
+
+
+def _items(value: Any) -> Any:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def _finite(spelt: str) -> float:
+    value = float(spelt)
+    if not math.isfinite(value):
+        raise ValueError(f"the number {spelt[:40]} is out of range")
+    return value
 
 
 def mended_json(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import sqlite3
 from dataclasses import replace
+from typing import cast
 
 from ...conversation.content import without_surrogates
 from ...conversation.ledger import ACTIVE_STATES, Call, CallState
@@ -75,8 +76,7 @@ def _write_thread(connection: sqlite3.Connection, commit: Commit, row: tuple[int
     written = connection.execute(
         "INSERT INTO threads (version, closed, at, record, id) VALUES (?, ?, ?, ?, ?)", (*values, thread.id)
     )
-    assert written.lastrowid is not None
-    return written.lastrowid
+    return cast("int", written.lastrowid)
 
 
 def _write_effects(connection: sqlite3.Connection, n: int, commit: Commit) -> None:

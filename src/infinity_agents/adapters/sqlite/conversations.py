@@ -1,4 +1,4 @@
-"""The conversation store in SQLite: append only, two statements on top of what a slice says."""
+"""The conversation store in SQLite: one transaction to load, one to commit."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime

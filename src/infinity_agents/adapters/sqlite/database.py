@@ -57,19 +57,18 @@ class SqliteDatabase:
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         if version > VERSION:
             raise Misconfigured(
-                f"{self.path} was written by a newer version of this package (its schema is {version}, ours {VERSION}); "
-                "upgrade the package, or name another file"
+                f"{self.path} was written by a newer release of this package (schema {version}, and this one knows "
+                f"{VERSION}); upgrade the package, or name another file"
             )
         self._connection.execute("PRAGMA journal_mode = WAL")
-        # Also where the schema is there already: a file that cannot be written must show at start, not at work.
         with self.write() as connection:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
-            if version == VERSION:
-                return
-            if connection.execute("SELECT 1 FROM sqlite_master").fetchone():
-                raise Misconfigured(f"{self.path} holds tables of another program; name another file")
-            for statement in SCHEMA.split(";\n"):
-                connection.execute(statement)
+            if version != VERSION:
+                if connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+                    raise Misconfigured(f"{self.path} holds tables of another program; name another file")
+                for statement in SCHEMA.split(";\n"):
+                    connection.execute(statement)
+            # Also where it is set already: a file that cannot be written must show at start, not at work.
             connection.execute(f"PRAGMA user_version = {VERSION}")
 
     @contextmanager
@@ -129,8 +128,9 @@ class SqliteDatabase:
             raise meant from error
 
     def _meaning(self, error: sqlite3.DatabaseError) -> InfinityError | None:
-        # The low byte is the kind of error; the rest says more precisely what happened.
-        match error.sqlite_errorcode & 0xFF:
+        # The low byte is the kind of error, the rest says more precisely what happened. An error of Python's own
+        # module (a value that cannot be bound) has no code: it is a mistake in a program.
+        match getattr(error, "sqlite_errorcode", 0) & 0xFF:
             case sqlite3.SQLITE_NOTADB:
                 return Misconfigured(f"{self.path} is not a SQLite database; name another file")
             case sqlite3.SQLITE_CORRUPT:
@@ -145,21 +145,21 @@ class SqliteDatabase:
                 )
             case sqlite3.SQLITE_FULL:
                 return StoreUnavailable(f"{self.path} cannot grow ({error}); free some space on its disk")
-            case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED | sqlite3.SQLITE_PROTOCOL:
                 return StoreUnavailable(f"{self.path} is held by another process ({error}); try again when it is done")
             case sqlite3.SQLITE_IOERR:
                 return StoreUnavailable(f"{self.path} cannot be read or written ({error}); look at its disk")
         return None
 
 
-def micros(moment: datetime) -> int:
-    """Return ``moment`` as microseconds since 1970."""
-    return (moment - _EPOCH) // _MICROSECOND
+def micros(at: datetime) -> int:
+    """Return ``at`` as microseconds since 1970."""
+    return (at - _EPOCH) // _MICROSECOND
 
 
-def moment(micros: int) -> datetime:
+def moment(since_1970: int) -> datetime:
     """Return the moment that many microseconds after 1970 began, in UTC."""
-    return _EPOCH + timedelta(microseconds=micros)
+    return _EPOCH + timedelta(microseconds=since_1970)
 
 
 def places(values: Iterable[object]) -> str:

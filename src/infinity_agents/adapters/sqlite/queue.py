@@ -2,13 +2,13 @@
 
 import secrets
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 
 from ...conversation import ids
 from ...conversation.content import without_surrogates
 from ...ports.queues import DEDUP_WINDOW, DeadLetter, Received, refuse_unsendable
-from .database import SqliteDatabase, micros, moment
+from .database import SqliteDatabase, micros, moment, places
 
 _SWEEP_EVERY = timedelta(minutes=1)
 
@@ -102,6 +102,21 @@ class SqliteInputQueue:
             ).fetchone()
         return None if earliest is None else moment(earliest)
 
+    async def reclaim(self) -> None:
+        """Make visible at once what is invisible, whoever holds it."""
+        with self._database.write(durable=False) as connection:
+            connection.execute("UPDATE messages SET visible_at = NULL WHERE visible_at IS NOT NULL")
+
+    async def waiting(self, group_ids: Collection[str]) -> Sequence[Received]:
+        """Return the visible messages of these groups in order, without taking them."""
+        with self._database.read() as connection:
+            rows = connection.execute(
+                f"SELECT {_RECEIVED} FROM messages WHERE group_id IN ({places(group_ids)})"  # noqa: S608
+                " AND (visible_at IS NULL OR visible_at <= ?) ORDER BY seq",
+                (*group_ids, micros(self._clock.now())),
+            ).fetchall()
+        return [_received(*row) for row in rows]
+
     async def changed_elsewhere(self) -> bool:
         """Tell whether another connection has written to the file since the last time that this was asked."""
         version, known = self._database.data_version(), self._known_version
@@ -115,7 +130,10 @@ class SqliteInputQueue:
                 f"SELECT {_LETTER} FROM dead_letters WHERE noticed <= ? ORDER BY seq LIMIT ?",  # noqa: S608
                 (not unnoticed, limit),
             ).fetchall()
-        return [_letter(*row) for row in rows]
+        return [
+            DeadLetter(queue_id, group_id, dedup_id, body, reason, moment(parked_at), receive_count, bool(noticed))
+            for queue_id, group_id, dedup_id, body, reason, parked_at, receive_count, noticed in rows
+        ]
 
     async def mark_noticed(self, queue_id: str) -> None:
         """Remember that the keeper has seen to it."""
@@ -125,11 +143,12 @@ class SqliteInputQueue:
     async def redrive(self, queue_id: str) -> None:
         """Put it back on the queue under a new queue id."""
         with self._database.write() as connection:
-            row = connection.execute(
+            letter = connection.execute(
                 "SELECT body, group_id FROM dead_letters WHERE queue_id = ?", (queue_id,)
             ).fetchone()
             _discard(connection, queue_id)
-            self._append(connection, *row, dedup_id=queue_id)
+            body, group_id = letter
+            self._append(connection, body, group_id, dedup_id=queue_id)
         self.on_arrival()
 
     async def discard(self, queue_id: str) -> None:
@@ -166,41 +185,33 @@ def _free_groups(connection: sqlite3.Connection, now: int, limit: int) -> list[s
 
 def _take(connection: sqlite3.Connection, group_id: str, batch: int, until: int) -> list[Received]:
     rows = connection.execute(
-        "SELECT seq, receive_count + 1, body, queue_id, dedup_id, sent_at FROM messages"
-        " WHERE group_id = ? ORDER BY seq LIMIT ?",
+        f"SELECT {_RECEIVED} FROM messages WHERE group_id = ? ORDER BY seq LIMIT ?",  # noqa: S608
         (group_id, batch),
     ).fetchall()
     connection.executemany(
-        "UPDATE messages SET receive_count = ?, visible_at = ? WHERE seq = ?",
-        [(count, until, seq) for seq, count, *_ in rows],
+        "UPDATE messages SET receive_count = receive_count + 1, visible_at = ? WHERE seq = ?",
+        [(until, seq) for seq, *_ in rows],
     )
-    return [
-        Received(
-            body=body,
-            group_id=group_id,
-            queue_id=queue_id,
-            dedup_id=dedup_id,
-            receipt=f"{seq}:{count}",
-            receive_count=count,
-            sent_at=moment(sent_at),
-        )
-        for seq, count, body, queue_id, dedup_id, sent_at in rows
-    ]
+    return [_received(seq, count + 1, *more) for seq, count, *more in rows]
+
+
+_RECEIVED = "seq, receive_count, body, group_id, queue_id, dedup_id, sent_at"
+
+
+def _received(
+    seq: int, count: int, body: str, group_id: str, queue_id: str, dedup_id: str, sent_at: int
+) -> Received:
+    return Received(
+        body=body,
+        group_id=group_id,
+        queue_id=queue_id,
+        dedup_id=dedup_id,
+        receipt=f"{seq}:{count}",
+        receive_count=count,
+        sent_at=moment(sent_at),
+    )
 
 
 def _discard(connection: sqlite3.Connection, queue_id: str) -> None:
     if not connection.execute("DELETE FROM dead_letters WHERE queue_id = ?", (queue_id,)).rowcount:
         raise KeyError(queue_id)
-
-
-def _letter(
-    queue_id: str,
-    group_id: str,
-    dedup_id: str,
-    body: str,
-    reason: str,
-    parked_at: int,
-    receive_count: int,
-    noticed: int,
-) -> DeadLetter:
-    return DeadLetter(queue_id, group_id, dedup_id, body, reason, moment(parked_at), receive_count, bool(noticed))

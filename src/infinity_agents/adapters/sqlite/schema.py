@@ -57,12 +57,12 @@ CREATE TABLE performed (thread_id TEXT PRIMARY KEY, version INTEGER NOT NULL) WI
 CREATE TABLE copies (
     thread_id TEXT NOT NULL, item TEXT NOT NULL, key TEXT NOT NULL, version INTEGER NOT NULL, value TEXT,
     PRIMARY KEY (thread_id, item, key)
-);
+) WITHOUT ROWID;
 CREATE TABLE views (
     thread_id TEXT NOT NULL, type TEXT NOT NULL, at REAL NOT NULL, content TEXT NOT NULL, PRIMARY KEY (thread_id, type)
-);
-CREATE TABLE manifests (session_id TEXT PRIMARY KEY, manifests TEXT NOT NULL);
-CREATE TABLE latest_manifests (tool_set TEXT PRIMARY KEY, manifest TEXT NOT NULL);
+) WITHOUT ROWID;
+CREATE TABLE manifests (session_id TEXT PRIMARY KEY, manifests TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE latest_manifests (tool_set TEXT PRIMARY KEY, manifest TEXT NOT NULL) WITHOUT ROWID;
 
 -- ``visible_at`` is null for a message that nobody holds and that waits for nothing.
 CREATE TABLE messages (
@@ -79,7 +79,7 @@ CREATE TABLE dead_letters (
 );
 CREATE TABLE timers (
     id TEXT PRIMARY KEY, due_at INTEGER NOT NULL, group_id TEXT NOT NULL, dedup_id TEXT NOT NULL, body TEXT NOT NULL
-);
+) WITHOUT ROWID;
 CREATE INDEX timers_due ON timers (due_at);
 CREATE TABLE outputs (
     seq INTEGER PRIMARY KEY, output_id TEXT NOT NULL UNIQUE, group_id TEXT NOT NULL, at INTEGER NOT NULL,

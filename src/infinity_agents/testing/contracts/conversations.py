@@ -702,7 +702,7 @@ def _all_effects() -> list[Any]:
         CancelTimer("c2"),
         NotifyCancelled("c1", None),
         NotifyClosed(),
-        AnswerChoice("c1", "weather", "https://tools.example/choose", 1),
+        AnswerChoice("c1", "https://tools.example/choose", 1, "weather"),
         CopyState("choice", "c1", {"prompt": "Which?"}),
         CopyState("choice", "c1", None),
         CopyState("metadata", "metadata", {}),

@@ -187,6 +187,28 @@ class InputQueueContract:
         clock.advance(13)
         assert await queue.next_visible_at() is None
 
+    async def test_what_a_dead_consumer_held_is_visible_again(self) -> None:
+        clock = FrozenClock()
+        queue = await self.make(clock)
+        await _send(queue, "g1", "g2", "h1")
+        group, other = await _receive(queue)
+        await queue.release(other, delay=10)
+        queue = await self.reopen(clock)
+        await queue.reclaim()
+        assert _bodies(await _receive(queue)) == [["g1", "g2"], ["h1"]]
+        await queue.delete(group)
+        assert await queue.next_visible_at() == after(30)
+
+    async def test_one_sees_what_waits_behind_what_is_held(self) -> None:
+        queue = await self.make(FrozenClock())
+        await _send(queue, "g1", "g2", "h1")
+        ((first,), _) = await _receive(queue, batch=1)
+        await _send(queue, "g3", "i1")
+        assert [received.body for received in await queue.waiting({"g", "h"})] == ["g2", "g3"]
+        assert await queue.waiting(set()) == []
+        await queue.delete([first])
+        assert _bodies(await _receive(queue)) == [["g2", "g3"], ["i1"]]
+
     # --------------------------------------------------------------------------------------------- deduplication
 
     async def test_a_repeat_within_five_minutes_is_dropped(self) -> None:
