@@ -1,5 +1,7 @@
 """Adapters over data that survives a crash, for the tests that run the whole runtime."""
 
+from pathlib import Path
+
 from infinity_agents.adapters.memory import (
     BlobData,
     ConversationData,
@@ -13,6 +15,15 @@ from infinity_agents.adapters.memory import (
     QueueData,
     StateData,
     TimerData,
+)
+from infinity_agents.adapters.sqlite import (
+    SqliteBlobStore,
+    SqliteConversationStore,
+    SqliteDatabase,
+    SqliteInputQueue,
+    SqliteOutputs,
+    SqliteStateStore,
+    SqliteTimers,
 )
 from infinity_agents.ports.clock import Clock
 from infinity_agents.testing.world import Adapters, OpenAdapters
@@ -36,6 +47,30 @@ def in_memory() -> OpenAdapters:
             outputs=MemoryOutputs(outputs),
             timers=MemoryTimers(inputs, timers),
             blobs=MemoryBlobStore(blobs),
+            close=close,
+        )
+
+    return open_adapters
+
+
+def in_a_file(path: Path) -> OpenAdapters:
+    """Return the way to open SQLite adapters over one file."""
+
+    async def open_adapters(clock: Clock) -> Adapters:
+        # What these tests kill is the process, not the power: waiting for the disk would add time and no proof.
+        database = SqliteDatabase(path, clock, synchronous="OFF")
+        inputs = SqliteInputQueue(database)
+
+        async def close() -> None:
+            database.close()
+
+        return Adapters(
+            conversations=SqliteConversationStore(database),
+            state=SqliteStateStore(database),
+            inputs=inputs,
+            outputs=SqliteOutputs(database),
+            timers=SqliteTimers(database, inputs),
+            blobs=SqliteBlobStore(database),
             close=close,
         )
 

@@ -182,8 +182,9 @@ def _effect(effect):
             return f"dispatch {id}"
         case SendInput(message=message):
             kind = message.synthetic.type if message.synthetic else getattr(message.content, "action", "text")
-            spawned = "first to" if message.message_id.startswith("first:") else f"{kind} to"
-            return f"{spawned} {_where(message.group_id)}"
+            if message.message_id.startswith("first:"):
+                return f"first to {_SPAWNED[message.group_id.rpartition('.')[2][0]]}"
+            return f"{kind} to {message.group_id}"
         case SendOutput(output=output):
             return f"tell {output.type}"
         case CancelTimer(call_id=id):
@@ -199,9 +200,7 @@ def _effect(effect):
     raise AssertionError(effect)
 
 
-def _where(thread_id):
-    mark = thread_id.removeprefix("root")[:2]
-    return {".e": "an event thread", ".c": "a compaction child", ".t": "a child"}.get(mark, thread_id) if mark else "root"
+_SPAWNED = {"e": "an event thread", "c": "a compaction child", "t": "a child"}
 
 
 def states(slice_):

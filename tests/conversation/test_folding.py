@@ -46,7 +46,7 @@ NONE = "no pending call"
 PASSIVE = "pending passive call"
 TIMED = "pending passive call with a timer"
 ACTIVE = "pending active call"
-PENDING = {NONE: None, PASSIVE: nap("pending"), TIMED: timed_nap("pending"), ACTIVE: call("pending")}
+PENDING = {NONE: None, PASSIVE: nap("pending"), TIMED: timed_nap("pending"), ACTIVE: call("pending", deadline_at=NOW)}
 
 DUE = {"deadline_at": NOW}
 LEDGER = (
@@ -80,7 +80,6 @@ class Cell:
     respond: bool = False
     deferred: bool = False
     logged: bool = False
-    settings: dict = field(default_factory=dict)
 
 
 DEFERRED = Cell(deferred=True)
@@ -265,7 +264,7 @@ row(
 @pytest.mark.parametrize(("delivery", "column", "cell"), CELLS)
 def test_a_cell_of_the_table(delivery, column, cell):
     slice_ = a_slice(
-        pending=PENDING[column], calls=LEDGER, choices={"asking": QUESTION}, children=["root.child"], **cell.settings
+        pending=PENDING[column], calls=LEDGER, choices={"asking": QUESTION}, children=["root.child"]
     )
     known = list(slice_.history)
 

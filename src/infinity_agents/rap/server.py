@@ -171,11 +171,12 @@ class _Question:
 
 
 class _Refused(Exception):
-    """The request is answered with ``status`` and the reason."""
+    """The request is answered with ``status`` and the reason; ``allow`` is the method that would be right."""
 
-    def __init__(self, status: int, reason: str) -> None:
+    def __init__(self, status: int, reason: str, *, allow: str | None = None) -> None:
         super().__init__(reason)
         self.status = status
+        self.allow = allow
 
 
 class ToolServer:
@@ -278,8 +279,8 @@ class ToolServer:
                 status, fields = 200, await self._answer(scope, receive)
             except _Refused as refusal:
                 status, fields = refusal.status, {"error": str(refusal)}
-                if status == 405:
-                    headers.append((b"allow", b"GET" if scope["method"] != "GET" else b"POST"))
+                if refusal.allow:
+                    headers.append((b"allow", refusal.allow.encode()))
             body = json.dumps(fields).encode()
             headers += [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
             await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -307,7 +308,7 @@ class ToolServer:
             raise _Refused(404, f"there is nothing at {path}; discovery is at {rap.DISCOVERY_PATH}")
         wanted = "GET" if path == rap.DISCOVERY_PATH else "POST"
         if scope["method"] != wanted:
-            raise _Refused(405, f"{path} takes {wanted}, not {scope['method']}")
+            raise _Refused(405, f"{path} takes {wanted}, not {scope['method']}", allow=wanted)
         headers = {name.lower(): value for name, value in scope["headers"]}
         self._admit(headers)
         base_url = self._base_url(scope, headers)
@@ -506,7 +507,7 @@ class ToolServer:
             async with self._client.stream("POST", url, content=body, headers=headers) as answer:
                 text = await anext(answer.aiter_text(500), "")
                 return answer.status_code, f"HTTP {answer.status_code} {text[:500]}".strip()
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except _FAILURES as error:
             return None, type(error).__name__  # its text may hold the URL, which is a secret
 
     # ------------------------------------------------------------------ running
@@ -551,6 +552,9 @@ class ToolServer:
 
 # A proxy of the environment is for the world, not for this machine.
 _UNPROXIED = {"all://localhost": None, "all://127.0.0.1": None, "all://[::1]": None}
+
+# What httpx lets through beside its own: a host that is no name, a port that is no port, a group of these.
+_FAILURES = (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError, OverflowError, ExceptionGroup)
 
 # httpx logs the URL of every request, and a callback's is a secret.
 if logging.getLogger("httpx").level == logging.NOTSET:

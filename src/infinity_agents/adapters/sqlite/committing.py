@@ -24,11 +24,15 @@ def write_commit(connection: sqlite3.Connection, commit: Commit) -> None:
         _explain(connection, commit, row)
         return
     n = _write_thread(connection, commit, row)
-    root = row[2] if row else None
+    root, at = (row and row[2]) or n, micros(commit.at)
     connection.execute(
-        "INSERT INTO commits (n, version, writer, at, root, spoke, personal) VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (n, version, commit.writer, micros(commit.at), root or n, commit.spoke, commit.personal),
+        "INSERT INTO commits (n, version, writer, at, root, spoke) VALUES (?, ?, ?, ?, ?, ?)",
+        (n, version, commit.writer, at, root, commit.spoke),
     )
+    if commit.personal:
+        connection.execute(
+            "UPDATE threads SET person_heard_at = ? WHERE n = ? AND ifnull(person_heard_at, 0) < ?", (at, root, at)
+        )
     if commit.entries:
         connection.executemany(
             "INSERT INTO entries (n, position, body) VALUES (?, ?, ?)",

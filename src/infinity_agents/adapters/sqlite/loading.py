@@ -18,19 +18,20 @@ from .database import micros, moment, places
 # What is one value for each thread comes with its row, and so does whether there is anything to read in the tables
 # that are empty for most threads: looking there costs less inside this statement than as statements of their own.
 _HEAD = """
-SELECT n, record,
+SELECT threads.n, threads.record,
     (SELECT body FROM lineages WHERE lineages.n = threads.n),
     (SELECT max(up_to) FROM summaries WHERE summaries.n = threads.n),
-    (SELECT record FROM threads AS roots WHERE roots.n = threads.root),
-    (SELECT max(at) FROM commits WHERE commits.root = ifnull(threads.root, threads.n) AND personal) AS person_heard_at,
-    (SELECT count(*) FROM commits WHERE commits.root = ifnull(threads.root, threads.n) AND spoke AND at > max(?,
-        ifnull((SELECT max(at) FROM commits WHERE commits.root = ifnull(threads.root, threads.n) AND personal), 0))),
+    CASE WHEN threads.root IS NOT NULL THEN roots.record END,
+    roots.person_heard_at,
+    (SELECT count(*) FROM commits
+        WHERE commits.root = roots.n AND spoke AND commits.at > max(?, ifnull(roots.person_heard_at, 0))),
     EXISTS (SELECT 1 FROM calls WHERE calls.n = threads.n AND state IS NOT NULL),
     EXISTS (SELECT 1 FROM effects WHERE effects.n = threads.n),
     EXISTS (SELECT 1 FROM deferred WHERE deferred.n = threads.n),
     EXISTS (SELECT 1 FROM choices WHERE choices.n = threads.n),
     EXISTS (SELECT 1 FROM threads AS children WHERE children.parent = threads.n AND NOT children.closed)
-FROM threads WHERE id = ?
+FROM threads JOIN threads AS roots ON roots.n = ifnull(threads.root, threads.n)
+WHERE threads.id = ?
 """
 
 

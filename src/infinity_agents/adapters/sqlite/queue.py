@@ -115,7 +115,7 @@ class SqliteInputQueue:
                 " AND (visible_at IS NULL OR visible_at <= ?) ORDER BY seq",
                 (*group_ids, micros(self._clock.now())),
             ).fetchall()
-        return [_received(*row) for row in rows]
+        return [_received(row) for row in rows]
 
     async def changed_elsewhere(self) -> bool:
         """Tell whether another connection has written to the file since the last time that this was asked."""
@@ -192,15 +192,14 @@ def _take(connection: sqlite3.Connection, group_id: str, batch: int, until: int)
         "UPDATE messages SET receive_count = receive_count + 1, visible_at = ? WHERE seq = ?",
         [(until, seq) for seq, *_ in rows],
     )
-    return [_received(seq, count + 1, *more) for seq, count, *more in rows]
+    return [_received((seq, count + 1, *more)) for seq, count, *more in rows]
 
 
 _RECEIVED = "seq, receive_count, body, group_id, queue_id, dedup_id, sent_at"
 
 
-def _received(
-    seq: int, count: int, body: str, group_id: str, queue_id: str, dedup_id: str, sent_at: int
-) -> Received:
+def _received(row: tuple[int, int, str, str, str, str, int]) -> Received:
+    seq, count, body, group_id, queue_id, dedup_id, sent_at = row
     return Received(
         body=body,
         group_id=group_id,

@@ -3,17 +3,19 @@
 Threads have a short number ``n`` inside the file, by which all other rows name them: ids are up to 128 characters, and
 every row would repeat one. Moments are microseconds since 1970.
 
-Rows of any size (entries, calls, effects) are appended to ordinary tables and found by a narrow index. Keyed by thread
+Rows of any size that stay (entries, calls) are appended to ordinary tables and found by a narrow index. Keyed by thread
 in tables ``WITHOUT ROWID``, the same rows take up to 1.6 times the space: texts over 1,000 bytes spill over into pages
-of their own there, and pages split in the middle stay half empty.
+of their own there, and pages split in the middle stay half empty. Rows that soon go (effects, deferred messages) are in
+such tables all the same: each further tree is one more page to write with every commit.
 """
 
 VERSION = 1
 
 SCHEMA = """
+-- ``at`` is that of the last commit; ``person_heard_at`` is kept by roots, for themselves and all below them.
 CREATE TABLE threads (
     n INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, root INTEGER, parent INTEGER, version INTEGER NOT NULL,
-    closed INTEGER NOT NULL, at INTEGER NOT NULL, record TEXT NOT NULL
+    closed INTEGER NOT NULL, at INTEGER NOT NULL, person_heard_at INTEGER, record TEXT NOT NULL
 );
 CREATE INDEX threads_open ON threads (parent) WHERE parent IS NOT NULL AND NOT closed;
 CREATE TABLE lineages (n INTEGER PRIMARY KEY, body TEXT NOT NULL);
@@ -37,19 +39,18 @@ CREATE TABLE inbox (
 
 CREATE TABLE commits (
     n INTEGER NOT NULL, version INTEGER NOT NULL, writer TEXT NOT NULL, at INTEGER NOT NULL, root INTEGER NOT NULL,
-    spoke INTEGER NOT NULL, personal INTEGER NOT NULL, PRIMARY KEY (n, version)
+    spoke INTEGER NOT NULL, PRIMARY KEY (n, version)
 ) WITHOUT ROWID;
 CREATE INDEX commits_spoken ON commits (root, at) WHERE spoke;
-CREATE INDEX commits_personal ON commits (root, at) WHERE personal;
 
 CREATE TABLE effects (
-    seq INTEGER PRIMARY KEY, n INTEGER NOT NULL, version INTEGER NOT NULL, ordinal INTEGER NOT NULL, body TEXT NOT NULL
-);
-CREATE UNIQUE INDEX effects_in_order ON effects (n, version, ordinal);
+    n INTEGER NOT NULL, version INTEGER NOT NULL, ordinal INTEGER NOT NULL, body TEXT NOT NULL,
+    PRIMARY KEY (n, version, ordinal)
+) WITHOUT ROWID;
 CREATE TABLE deferred (
-    seq INTEGER PRIMARY KEY, n INTEGER NOT NULL, version INTEGER NOT NULL, ordinal INTEGER NOT NULL, body TEXT NOT NULL
-);
-CREATE UNIQUE INDEX deferred_in_order ON deferred (n, version, ordinal);
+    n INTEGER NOT NULL, version INTEGER NOT NULL, ordinal INTEGER NOT NULL, body TEXT NOT NULL,
+    PRIMARY KEY (n, version, ordinal)
+) WITHOUT ROWID;
 CREATE TABLE choices (seq INTEGER PRIMARY KEY, n INTEGER NOT NULL, id TEXT NOT NULL, body TEXT NOT NULL);
 CREATE UNIQUE INDEX choices_by_id ON choices (n, id);
 
