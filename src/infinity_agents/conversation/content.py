@@ -59,6 +59,8 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 def without_surrogates(text: str) -> str:
     """Return ``text`` with each lone surrogate replaced by U+FFFD: no encoding of text can carry one."""
+    if text.isascii():
+        return text
     return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
@@ -71,6 +73,8 @@ _TERMINAL_ESCAPE = re.compile(
 
 def shown(text: str) -> str:
     """Return ``text`` as people may see it: terminal escapes and control characters are taken out."""
+    if text.isprintable():
+        return text
     return _UNSAFE_TO_SHOW.sub("", _TERMINAL_ESCAPE.sub("", without_surrogates(text).replace("\r\n", "\n")))
 
 

@@ -105,6 +105,26 @@ class Summary:
     text: str
 
 
+def parts_of(entry: Entry) -> tuple[Part, ...]:
+    """Return the parts that a person, a tool or an event contributed to ``entry``."""
+    match entry:
+        case UserEntry(content=parts):
+            return parts
+        case ToolResultEntry(result=result) | EventEntry(result=result):
+            return result.content
+        case _:
+            return ()
+
+
+LONG_TEXT = 20_000
+"""The number of characters from which on a text may be too long for some model's window."""
+
+
+def is_plain(entry: Entry) -> bool:
+    """Tell whether every model can read ``entry`` as it is: nothing to fetch, no pictures, no long text."""
+    return all(isinstance(part, Text) and len(part.text) <= LONG_TEXT for part in parts_of(entry))
+
+
 def pending_call(entries: Sequence[Entry]) -> ToolCallEntry | None:
     """Return the last entry when it is a call without a result."""
     last = entries[-1] if entries else None

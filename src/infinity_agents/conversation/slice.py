@@ -27,6 +27,7 @@ from .history import (
     ResultBody,
     Summary,
     ToolResultEntry,
+    is_plain,
     pending_call,
     readable,
 )
@@ -46,7 +47,8 @@ class Slice:
     """One thread during one step.
 
     The first group of fields is what is known and kept up to date; the second is what the commit will write.
-    ``history`` is all that the model sees, from the position ``history_from`` on. ``window`` is the model's, in
+    ``history`` is all that the model sees, from the position ``history_from`` on; ``special`` are the positions of those
+    entries that are not plain. ``window`` is the model's, in
     tokens. ``defers`` is off where the embedder holds events itself: then an event detaches the running call.
     """
 
@@ -55,6 +57,7 @@ class Slice:
     summary: Summary | None
     history: list[Entry]
     history_from: int
+    special: list[int]
     calls: dict[str, Call]
     choices: dict[str, Choice]
     children: list[str]
@@ -132,6 +135,13 @@ class Slice:
         """Add ``entry``: as it is to what is written, and as a model can take it to what the model reads."""
         self.new_entries.append(entry)
         self.history.append(readable(entry))
+        if not is_plain(entry):
+            self.special.append(self.history_from + len(self.history) - 1)
+
+    @property
+    def special_indexes(self) -> list[int]:
+        """Where in ``history`` the entries stand that are not plain."""
+        return [position - self.history_from for position in self.special]
 
     def new_call_id(self) -> str:
         """Return an id for a call of this slice; replays of the slice make the same ones."""
@@ -345,6 +355,7 @@ class Slice:
         self.summaries.append(self.summary)
         del self.history[: up_to - self.history_from]
         self.history_from = up_to
+        self.special = [position for position in self.special if position >= up_to]
 
 
 _CHARACTERS_PER_TOKEN = 3

@@ -20,6 +20,7 @@ from ..adapters.sqlite import (
     SqliteStateStore,
     SqliteTimers,
 )
+from ..adapters.sqlite.database import Synchronous
 from ..conversation import ids
 from ..conversation.content import JsonObject, Text
 from ..conversation.messages import Control, InputMessage, UserChoiceResponse, UserContent
@@ -66,18 +67,19 @@ class LocalAgent:
         tool_servers: Sequence[str | ToolSetConfig] = (),
         tools: Sequence[Tool] = (),
         settings: AgentSettings | None = None,
+        synchronous: Synchronous = "FULL",
     ) -> Self:
         """Open the agent that lives in the file ``path``; a file that is not there is made.
 
         ``tool_servers`` are base URLs, or configurations; ``tools`` run in this process. Without a ``model``, the demo
-        model speaks.
+        model speaks. ``synchronous`` is SQLite's word: only with ``FULL`` does a commit outlive a power cut.
 
         Raises:
             Misconfigured: the file, or a tool server's URL, cannot be used; the text names it and the remedy.
         """
         tool_sets = _tool_sets(tool_servers)
         settings, clock = settings or AgentSettings(), SystemClock()
-        database = SqliteDatabase(path, clock)
+        database = SqliteDatabase(path, clock, synchronous)
         identity = Identity.beside(database.path)
         queue, state, http = SqliteInputQueue(database), SqliteStateStore(database), HttpxClient()
         outputs, timers = SqliteOutputs(database), SqliteTimers(database, queue)

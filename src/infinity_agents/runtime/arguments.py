@@ -1,6 +1,7 @@
 """Arguments of a call: read and checked before anything runs."""
 
 import json
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -38,8 +39,15 @@ def check_arguments(name: str, schema: Mapping[str, Any], arguments: JsonObject)
     Raises:
         TellModel: they do not; the text names each field and what was expected there.
     """
+    # Imported on the first call of a tool: a slice without one need not pay for it.
+    from referencing.exceptions import Unresolvable  # noqa: PLC0415
+
     validator = _validator(json.dumps(schema, sort_keys=True))
-    errors = sorted(validator.iter_errors(arguments), key=lambda error: list(map(str, error.absolute_path)))
+    try:
+        errors = sorted(validator.iter_errors(arguments), key=lambda error: list(map(str, error.absolute_path)))
+    except (re.error, RecursionError, Unresolvable) as error:
+        # The schema was checked when it was discovered; what can still be wrong is what it refers to.
+        raise TellModel(f"The schema of {name} cannot be used: {type(error).__name__}: {error}") from error
     if errors:
         told = "; ".join(
             f"{'.'.join(str(step) for step in error.absolute_path) or 'arguments'}: {_short(error.message)}"
@@ -55,9 +63,11 @@ def _short(message: str) -> str:
 
 @lru_cache(maxsize=256)
 def _validator(schema: str) -> Any:
-    # Imported on the first call of a tool: a slice without one need not pay for it.
     from jsonschema import Draft202012Validator  # noqa: PLC0415
     from jsonschema.validators import validator_for  # noqa: PLC0415
 
+    from referencing import Registry  # noqa: PLC0415
+
     read = json.loads(schema)
-    return validator_for(read, default=Draft202012Validator)(read)
+    # An empty registry: checking arguments fetches nothing that a tool server names.
+    return validator_for(read, default=Draft202012Validator)(read, registry=Registry())

@@ -28,10 +28,11 @@ async def shorten(run: Run, slice_: Slice, listen: Callable[[ModelRequest, TurnB
     if count == 0:
         raise ContextTooLong(f"thread {thread.id}: the last message alone does not fit the window of {thread.model}")
     oldest = (*slice_.history[:count], UserEntry((Text(COMPACTION_PROMPT),)))
+    special = [index for index in slice_.special_indexes if index < count]
     request = ModelRequest(
         model=thread.model,
         system=system_prompt(thread, run.services.settings),
-        entries=await reading(run, oldest, model=thread.model),
+        entries=await reading(run, oldest, special, model=thread.model),
         tools=(),
         thread_stack=thread.stack,
         summary=slice_.summary.text if slice_.summary else None,

@@ -100,7 +100,7 @@ async def _stream(run: Run, slice_: Slice, toolbox: Toolbox) -> Turn:
     request = ModelRequest(
         model=thread.model,
         system=system_prompt(thread, run.services.settings),
-        entries=await reading(run, slice_.history, model=thread.model),
+        entries=await reading(run, slice_.history, slice_.special_indexes, model=thread.model),
         tools=toolbox.specs,
         thread_stack=thread.stack,
         summary=slice_.summary.text if slice_.summary else None,

@@ -10,10 +10,14 @@ from ..ports.conversations import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The history of a thread as a warm process holds it, from the position ``start`` on."""
+    """The history of a thread as a warm process holds it, from the position ``start`` on.
+
+    ``special`` are the positions of the entries that are not plain.
+    """
 
     start: int
     entries: tuple[Entry, ...]
+    special: tuple[int, ...]
 
     @property
     def end(self) -> int:
@@ -30,9 +34,9 @@ class HistoryCache:
     def get(self, thread_id: str) -> Held | None:
         return self._held.get(thread_id)
 
-    def put(self, thread_id: str, start: int, entries: Sequence[Entry]) -> None:
+    def put(self, thread_id: str, start: int, entries: Sequence[Entry], special: Sequence[int]) -> None:
         """Remember what the store is known to have."""
-        self._held[thread_id] = Held(start, tuple(entries))
+        self._held[thread_id] = Held(start, tuple(entries), tuple(special))
         self._held.move_to_end(thread_id)
         while len(self._held) > self.most:
             self._held.popitem(last=False)
@@ -51,4 +55,5 @@ class Loaded:
     snapshot: Snapshot
     history: list[Entry]
     history_from: int
+    special: list[int]
     performed_through: int

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable
 from datetime import timedelta
 
-from ..conversation.history import Entry, readable
+from ..conversation.history import Entry, is_plain, readable
 from ..conversation.messages import (
     CallDeadline,
     Delivery,
@@ -46,21 +46,24 @@ async def load(run: Run, thread_id: str, deliveries: Iterable[Delivery], cache: 
     )
     if snapshot is None:
         return None
-    history, start = _joined(held, snapshot)
+    history, start, special = _joined(held, snapshot)
     if start + len(history) != snapshot.thread.end:
         cache.forget(thread_id)
         raise StoreUnavailable(
             f"thread {thread_id}: the store gave entries up to {start + len(history)} of {snapshot.thread.end}"
         )
-    return Loaded(snapshot, history, start, performed_through)
+    return Loaded(snapshot, history, start, special, performed_through)
 
 
-def _joined(held: Held | None, snapshot: Snapshot) -> tuple[list[Entry], int]:
+def _joined(held: Held | None, snapshot: Snapshot) -> tuple[list[Entry], int, list[int]]:
+    """Return the whole history, its first position, and the positions of what is special: held first, then fresh."""
     fresh = [readable(entry) for entry in snapshot.entries]
+    special = [place for place, entry in enumerate(fresh, snapshot.entries_from) if not is_plain(entry)]
     start = snapshot.summary.up_to if snapshot.summary else 0
     if held is None or snapshot.entries_from != held.end or start < held.start:
-        return fresh, snapshot.entries_from
-    return [*held.entries[start - held.start :], *fresh], start
+        return fresh, snapshot.entries_from, special
+    kept = [place for place in held.special if place >= start]
+    return [*held.entries[start - held.start :], *fresh], start, [*kept, *special]
 
 
 def _calls_named(delivery: Delivery) -> Iterable[str]:

@@ -2,11 +2,11 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ..conversation.content import Blob, Image, Part, Text, note_of
-from ..conversation.history import Entry, EventEntry, ToolResultEntry, UserEntry, readable
+from ..conversation.history import Entry, EventEntry, ToolResultEntry, UserEntry, parts_of, readable
 from ..conversation.messages import Parts
 from ..wire.inputs import content_from_json
 from .services import Run
@@ -14,38 +14,19 @@ from .services import Run
 _CHARACTERS_PER_TOKEN = 3
 
 
-async def reading(run: Run, entries: Sequence[Entry], *, model: str) -> tuple[Entry, ...]:
-    """Return ``entries`` as ``model`` reads them; entries that need nothing are handed on as they are."""
+async def reading(
+    run: Run, entries: Sequence[Entry], special: Iterable[int], *, model: str
+) -> tuple[Entry, ...]:
+    """Return ``entries`` as ``model`` reads them. Only those at the indexes ``special`` can need anything."""
     longest = run.services.model.context_window(model) * _CHARACTERS_PER_TOKEN // 2
     sees = run.services.model.reads_images(model)
-    special = [index for index, entry in enumerate(entries) if _is_special(entry, longest, sees)]
-    if not special:
-        return tuple(entries)
     read = list(entries)
-    fetched = await _fetch(run, [read[index] for index in special], sees)
-    for index in special:
-        read[index] = _read(read[index], fetched, longest, sees)
+    places = list(special)
+    if places:
+        fetched = await _fetch(run, [read[place] for place in places], sees)
+        for place in places:
+            read[place] = _read(read[place], fetched, longest, sees)
     return tuple(read)
-
-
-def _parts_of(entry: Entry) -> tuple[Part, ...]:
-    match entry:
-        case UserEntry(content=parts):
-            return parts
-        case ToolResultEntry(result=result) | EventEntry(result=result):
-            return result.content
-        case _:
-            return ()
-
-
-def _is_special(entry: Entry, longest: int, sees: bool) -> bool:
-    for part in _parts_of(entry):
-        if isinstance(part, Text):
-            if len(part.text) > longest:
-                return True
-        elif isinstance(part, Blob) or not sees:
-            return True
-    return False
 
 
 async def _fetch(run: Run, entries: Sequence[Entry], sees: bool) -> dict[str, tuple[Part, ...]]:
@@ -53,7 +34,7 @@ async def _fetch(run: Run, entries: Sequence[Entry], sees: bool) -> dict[str, tu
     wanted = {
         part.sha256
         for entry in entries
-        for part in _parts_of(entry)
+        for part in parts_of(entry)
         if isinstance(part, Blob) and (sees or part.of != "image")
     }
 
@@ -70,7 +51,7 @@ async def _fetch(run: Run, entries: Sequence[Entry], sees: bool) -> dict[str, tu
 
 def _read(entry: Entry, fetched: dict[str, tuple[Part, ...]], longest: int, sees: bool) -> Entry:
     parts: list[Part] = []
-    for part in _parts_of(entry):
+    for part in parts_of(entry):
         for whole in fetched.get(part.sha256, (part,)) if isinstance(part, Blob) else (part,):
             parts.append(_shortened(whole, longest, sees))
     match entry:

@@ -129,7 +129,7 @@ class ThreadHandle:
             self.cache.forget(self.id)
             raise
         if all_small:
-            self.cache.put(self.id, slice_.history_from, slice_.history)
+            self.cache.put(self.id, slice_.history_from, slice_.history, slice_.special)
         else:
             self.cache.forget(self.id)
         if slice_.effects:

@@ -23,7 +23,9 @@ def to_json(output: Output) -> dict[str, Any]:
 
 def encode(output: Output) -> str:
     """Return ``output`` as ASCII JSON."""
-    return json.dumps(mended_json(to_json(output)), separators=(",", ":"))
+    text = json.dumps(to_json(output), separators=(",", ":"))
+    # Only an escaped surrogate, lone or paired, can need mending; most texts have none.
+    return json.dumps(mended_json(to_json(output)), separators=(",", ":")) if "\\ud" in text else text
 
 
 def decode(text: str) -> Output:
