@@ -26,6 +26,7 @@ from infinity_agents.conversation.history import (
     ToolCallEntry,
     ToolResultEntry,
     UserEntry,
+    is_plain,
 )
 from infinity_agents.conversation.ledger import Call, CallState
 from infinity_agents.conversation.lineage import Lineage
@@ -99,6 +100,7 @@ def a_slice(*, pending=None, calls=(), history=None, thread=ROOT, settings=None,
             "lineage": Lineage(),
             "summary": None,
             "history_from": thread.base,
+            "special": [place for place, entry in enumerate(history, thread.base) if not is_plain(entry)],
             "special": [],
             "choices": {},
             "children": [],

@@ -840,6 +840,11 @@ class TestCompaction:
         assert slice_.summaries == []
         assert slice_.thread.compacting_since is None
 
+    def test_a_summary_never_cuts_between_a_call_and_its_result(self):
+        slice_ = a_slice(history=[user(), called("c"), result("c"), user()])
+        fold(slice_, ours(Text(""), synthetic=CompactionComplete(2, "short", "root.c")))
+        assert slice_.summaries == []
+
     def test_an_empty_summary_stands_for_nothing(self):
         slice_ = fold(a_slice(), ours(Text(""), synthetic=CompactionComplete(1, " \n", "root.c")))
         assert slice_.summaries == []

@@ -13,7 +13,7 @@ from .content import Blob, Document, Image, Part, Text, plain_text, shown
 from .effects import AnswerChoice, CopyState, NotifyCancelled
 from .history import UserEntry
 from .ledger import Call, CallState
-from .lineage import compaction_range
+from .lineage import compaction_range, is_safe_point
 from .messages import (
     CallDeadline,
     Compaction,
@@ -579,8 +579,9 @@ def _fold_compaction(slice_: Slice, delivery: Delivery) -> None:
 
 def _fold_compaction_complete(slice_: Slice, tag: CompactionComplete) -> None:
     slice_.thread = replace(slice_.thread, compacting_since=None)
-    if not tag.summary.strip() or not slice_.history_from < tag.up_to <= slice_.history_from + len(slice_.history):
-        slice_.note(f"absorbed a summary up to {tag.up_to}: it is empty, or a later one stands already")
+    count = tag.up_to - slice_.history_from
+    if not tag.summary.strip() or not 0 < count <= len(slice_.history) or not is_safe_point(slice_.history, count):
+        slice_.note(f"absorbed a summary up to {tag.up_to}: it is empty, or does not fit what stands there now")
         return
     slice_.summarise(tag.up_to, tag.summary)
     slice_.did.append(f"compacted to {tag.up_to}")

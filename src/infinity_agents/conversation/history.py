@@ -167,30 +167,34 @@ def readable(entry: Entry) -> Entry:
     """
     match entry:
         case UserEntry(content=parts):
-            taken = _readable_parts(parts, "[empty message]")
-            return entry if taken is parts else replace(entry, content=taken)
+            return entry if _is_readable(parts) else replace(entry, content=_readable_parts(parts, "[empty message]"))
         case AssistantEntry(content=blocks):
-            said = tuple(
-                replace(block, text=mended(block.text)) if isinstance(block, SaidText) else block
-                for block in blocks
-                if not isinstance(block, SaidText) or block.text.strip()
-            )
-            return entry if said == blocks else replace(entry, content=said)
-        case ToolCallEntry(call=call):
-            return replace(entry, call=replace(call, name=mended(call.name), arguments=_mended_values(call.arguments)))
-        case ToolResultEntry(result=result):
-            return replace(entry, result=_readable_result(result))
-        case EventEntry(invocation=call, result=result):
+            if all(_is_clean(block.text) for block in blocks if isinstance(block, SaidText)):
+                return entry
             return replace(
                 entry,
-                invocation=replace(call, arguments=_mended_values(call.arguments)),
-                result=_readable_result(result),
+                content=tuple(
+                    replace(block, text=mended(block.text)) if isinstance(block, SaidText) else block
+                    for block in blocks
+                    if not isinstance(block, SaidText) or block.text.strip()
+                ),
             )
+        case ToolCallEntry(call=call):
+            return entry if _has_readable(call) else replace(entry, call=_readable_call(call))
+        case ToolResultEntry(result=result):
+            return entry if _is_readable(result.content) else replace(entry, result=_readable_result(result))
+        case EventEntry(invocation=call, result=result):
+            if _has_readable(call) and _is_readable(result.content):
+                return entry
+            return replace(entry, invocation=_readable_call(call), result=_readable_result(result))
 
 
-def _readable_result(result: ResultBody) -> ResultBody:
-    taken = _readable_parts(result.content, "[no output]")
-    return result if taken is result.content else replace(result, content=taken)
+def _is_clean(text: str) -> bool:
+    return not text.isspace() and text != "" and mended(text) == text
+
+
+def _is_readable(parts: tuple[Part, ...]) -> bool:
+    return bool(parts) and all(not isinstance(part, Text) or _is_clean(part.text) for part in parts)
 
 
 def _readable_parts(parts: tuple[Part, ...], instead: str) -> tuple[Part, ...]:
@@ -199,9 +203,19 @@ def _readable_parts(parts: tuple[Part, ...], instead: str) -> tuple[Part, ...]:
         for part in parts
         if not isinstance(part, Text) or part.text.strip()
     )
-    if taken == parts and parts:
-        return parts
     return taken or (Text(instead),)
+
+
+def _readable_result(result: ResultBody) -> ResultBody:
+    return replace(result, content=_readable_parts(result.content, "[no output]"))
+
+
+def _has_readable(call: CallBody) -> bool:
+    return all(isinstance(value, str) and mended(value) == value for pair in call.arguments.items() for value in pair)
+
+
+def _readable_call(call: CallBody) -> CallBody:
+    return replace(call, arguments=_mended_values(call.arguments))
 
 
 def _mended_values(value: Any) -> Any:

@@ -54,6 +54,9 @@ class AgentSystem:
             handle = await self.thread(thread_id)
             return await handle.step(batch, observer, defer, deadline=deadline)
 
+        if len(by_thread) == 1:
+            ((thread_id, batch),) = by_thread.items()
+            return {thread_id: await one(thread_id, batch)}
         outcomes = await asyncio.gather(*(one(thread_id, batch) for thread_id, batch in by_thread.items()))
         return dict(zip(by_thread, outcomes, strict=True))
 
