@@ -10,6 +10,8 @@ from infinity_agents.conversation.threads import Thread, ThreadKind
 from infinity_agents.ports.conversations import Commit
 from infinity_agents.settings import AgentSettings
 
+from .conftest import until
+
 IDLE = 10_000
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -44,7 +46,12 @@ async def test_p6_ten_thousand_idle_threads_are_one_loop(open_agent):
 
     agent.queue.receive = counted
     async with agent.hosted() as host:
-        await agent.idle()
+
+        async def has_looked():
+            return bool(looks)
+
+        await until(has_looked)
+        await asyncio.sleep(0.05)
         before, seen = len(asyncio.all_tasks()), len(looks)
         # The host's loop, the callback server and this test, whatever the number of threads.
         assert before <= 4

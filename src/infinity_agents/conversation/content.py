@@ -10,6 +10,8 @@ JsonObject = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Text:
+    """Plain text."""
+
     text: str
     type: Literal["text"] = "text"
 

@@ -81,16 +81,7 @@ class CopyState:
     kind: Literal["copy_state"] = "copy_state"
 
 
-Effect = (
-    Dispatch
-    | SendInput
-    | SendOutput
-    | CancelTimer
-    | NotifyCancelled
-    | NotifyClosed
-    | AnswerChoice
-    | CopyState
-)
+Effect = Dispatch | SendInput | SendOutput | CancelTimer | NotifyCancelled | NotifyClosed | AnswerChoice | CopyState
 
 
 @dataclass(frozen=True, slots=True)

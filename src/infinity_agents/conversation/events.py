@@ -36,12 +36,16 @@ StepOutcome = Skipped | Completed | Failed
 
 @dataclass(frozen=True, slots=True)
 class TextStreamed:
+    """A piece of what the model says aloud."""
+
     thread_id: str
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReasoningStreamed:
+    """A piece of the model's reasoning."""
+
     thread_id: str
     text: str
 
@@ -106,13 +110,4 @@ class StepFinished:
     round_trips: Mapping[str, int] = field(default_factory=dict)
 
 
-AgentEvent = (
-    TextStreamed
-    | ReasoningStreamed
-    | TurnDropped
-    | CallMade
-    | CallAnswered
-    | Told
-    | Noted
-    | StepFinished
-)
+AgentEvent = TextStreamed | ReasoningStreamed | TurnDropped | CallMade | CallAnswered | Told | Noted | StepFinished

@@ -199,9 +199,7 @@ def _is_held(slice_: Slice, delivery: Delivery) -> bool:
 def _waits_while_paused(delivery: Delivery) -> bool:
     if delivery.is_personal or isinstance(delivery.message.synthetic, Nudge | Compaction | CompactionComplete):
         return False
-    return not isinstance(
-        delivery.message.content, Control | UserChoiceResponse | UserChoiceRequired | OauthRequired
-    )
+    return not isinstance(delivery.message.content, Control | UserChoiceResponse | UserChoiceRequired | OauthRequired)
 
 
 def _fold(slice_: Slice, delivery: Delivery) -> None:

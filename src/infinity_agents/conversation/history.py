@@ -44,6 +44,8 @@ class CallBody:
 
 @dataclass(frozen=True, slots=True)
 class ResultBody:
+    """What a call came to: ``id`` is the call's, ``call_id`` the model's own."""
+
     id: str
     content: tuple[Part, ...]
     call_id: str | None = None
@@ -52,12 +54,16 @@ class ResultBody:
 
 @dataclass(frozen=True, slots=True)
 class UserEntry:
+    """What a person, a parent or the runtime said to the model."""
+
     content: tuple[Part, ...]
     kind: Literal["user"] = "user"
 
 
 @dataclass(frozen=True, slots=True)
 class AssistantEntry:
+    """What the model said in one turn, reasoning included, but for its call."""
+
     content: tuple[Said, ...]
     kind: Literal["assistant"] = "assistant"
 
@@ -69,6 +75,8 @@ class AssistantEntry:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallEntry:
+    """A call that the model made; ``display_as`` is how people see it."""
+
     call: CallBody
     display_as: str | None = None
     kind: Literal["tool_call"] = "tool_call"
@@ -76,6 +84,8 @@ class ToolCallEntry:
 
 @dataclass(frozen=True, slots=True)
 class ToolResultEntry:
+    """The result of the call that stands right before it."""
+
     result: ResultBody
     display_segments: tuple[JsonObject, ...] | None = None
     kind: Literal["tool_result"] = "tool_result"

@@ -8,6 +8,8 @@ from .content import JsonObject
 
 
 class CallState(StrEnum):
+    """What has become of a call."""
+
     OPEN = "open"
     """Made, and the thread waits for its result."""
     DETACHED = "detached"

@@ -34,6 +34,8 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class OauthRequired:
+    """A tool needs its user to authorize it at ``auth_url``."""
+
     id: str
     auth_url: str
     call_id: str | None = None
@@ -43,6 +45,8 @@ class OauthRequired:
 
 @dataclass(frozen=True, slots=True)
 class UserChoiceRequired:
+    """A tool asks a person to choose; ``default`` is an index, the answer goes to ``response_url``."""
+
     id: str
     prompt: str
     choices: tuple[str, ...]
@@ -65,6 +69,8 @@ class UserChoiceResponse:
 
 @dataclass(frozen=True, slots=True)
 class Control:
+    """An order to the thread itself: ``stop`` comes from people, ``close`` only from us."""
+
     action: Literal["stop", "close"]
     type: Literal["control"] = "control"
 
@@ -131,6 +137,8 @@ class CompactionComplete:
 
 @dataclass(frozen=True, slots=True)
 class CallDeadline:
+    """The time is over that a call had."""
+
     tool_call_id: str
     type: Literal["call_deadline"] = "call_deadline"
 

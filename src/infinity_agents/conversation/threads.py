@@ -8,6 +8,8 @@ from .content import JsonObject
 
 
 class ThreadKind(StrEnum):
+    """What a thread was made for."""
+
     ROOT = "root"
     CHILD = "child"
     EVENT = "event"

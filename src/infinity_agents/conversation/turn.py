@@ -7,7 +7,7 @@ from .history import Reasoning, Said, SaidText
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one completion, or of several added up. ``input`` is what was read anew; cached tokens stand beside it."""
+    """Tokens of one completion, or of several added up; ``input`` is what was read anew, without cached ones."""
 
     input: int = 0
     output: int = 0
@@ -30,6 +30,8 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
+    """More text that is said aloud."""
+
     text: str
 
 
@@ -44,6 +46,8 @@ class ReasoningDelta:
 
 @dataclass(frozen=True, slots=True)
 class CallStarted:
+    """A call begins; ``call_id`` is the model's own."""
+
     name: str
     call_id: str | None = None
 
@@ -62,6 +66,8 @@ class CallFinished:
 
 @dataclass(frozen=True, slots=True)
 class Used:
+    """The completion's tokens; the last one counts."""
+
     usage: Usage
 
 

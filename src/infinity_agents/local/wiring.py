@@ -45,9 +45,9 @@ from .identity import Identity
 class LocalAgent:
     """An agent in one SQLite file. Any number of processes may open it to send and to read, and one is its host::
 
-        agent = LocalAgent.open("agent.db", tool_servers=["http://127.0.0.1:8001"])
-        async with agent.host():
-            await agent.send("my-conversation", "What time is it in Tokyo?")
+    agent = LocalAgent.open("agent.db", tool_servers=["http://127.0.0.1:8001"])
+    async with agent.host():
+        await agent.send("my-conversation", "What time is it in Tokyo?")
     """
 
     database: SqliteDatabase
@@ -126,9 +126,7 @@ class LocalAgent:
             message_id=message_id,
             metadata=metadata,
         )
-        body = await sendable(
-            message, keyring=None, blobs=services.blobs, inline_bytes=services.settings.inline_bytes
-        )
+        body = await sendable(message, keyring=None, blobs=services.blobs, inline_bytes=services.settings.inline_bytes)
         await self.queue.send(body, group_id=thread_id, dedup_id=ids.message_id("said", thread_id, message_id))
         return message_id
 

@@ -4,6 +4,8 @@ from typing import Protocol
 
 
 class BlobStore(Protocol):
+    """Keeps large values under their hash."""
+
     async def put(self, sha256: str, value: bytes) -> None:
         """Keep ``value``; putting it twice is harmless."""
         ...

@@ -5,6 +5,8 @@ from typing import Protocol
 
 
 class Clock(Protocol):
+    """Tells the time and lets it pass."""
+
     def now(self) -> datetime:
         """Return the present moment, with time zone UTC."""
         ...
@@ -15,6 +17,8 @@ class Clock(Protocol):
 
 
 class IdSource(Protocol):
+    """Makes ids that nobody else makes."""
+
     def fresh(self) -> str:
         """Return an id that was never returned before, by anybody (a writer token)."""
         ...

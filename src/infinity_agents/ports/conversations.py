@@ -60,6 +60,8 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class SpawnedThread:
+    """A thread to be created, and what it inherits."""
+
     thread: Thread
     lineage: Lineage
 
@@ -105,6 +107,8 @@ class ThreadOverview:
 
 
 class ConversationStore(Protocol):
+    """Keeps what was heard and done; decides who may write."""
+
     async def load(self, request: LoadRequest) -> Snapshot | None:
         """Return the thread as it is, in one round trip; ``None`` where there is no such thread.
 

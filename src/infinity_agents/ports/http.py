@@ -7,15 +7,19 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
+    """A whole answer."""
+
     status: int
     body: bytes
 
 
-class HttpUnreachable(Exception):  # noqa: N818 - it names what happened, as the other errors of the tree do
+class HttpUnreachable(Exception):
     """No whole answer came: no connection, a time-out, an answer over ``max_bytes``. The request may have arrived."""
 
 
 class HttpClient(Protocol):
+    """Sends one request at a time and follows nothing."""
+
     async def request(
         self,
         method: str,
@@ -24,7 +28,7 @@ class HttpClient(Protocol):
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         auth: str = "none",
-        timeout: float = 30.0,
+        timeout: float = 30.0,  # noqa: ASYNC109 - an adapter hands it to its client library
         max_bytes: int = 8 * 1024 * 1024,
     ) -> HttpResponse:
         """Send one request and return the whole answer; a redirect is returned, not followed.

@@ -27,6 +27,8 @@ class ModelRequest:
 
 
 class Model(Protocol):
+    """Speaks: one completion per request."""
+
     @property
     def name(self) -> str:
         """The model that new threads are given."""

@@ -36,6 +36,8 @@ def refuse_unsendable(body: str, *, group_id: str, dedup_id: str) -> None:
 
 
 class InputSender(Protocol):
+    """Puts messages on the input queue."""
+
     async def send(self, body: str, *, group_id: str, dedup_id: str) -> None:
         """Put a message on the input queue, behind all others of its group.
 
@@ -49,6 +51,8 @@ class InputSender(Protocol):
 
 
 class OutputSender(Protocol):
+    """Tells people."""
+
     async def send(self, output: Output) -> None:
         """Tell people. May be repeated with the same ``output_id``.
 
@@ -113,6 +117,8 @@ class DeadLetter:
 
 
 class DeadLetters(Protocol):
+    """Keeps the messages that nobody could handle."""
+
     async def dead_letters(self, *, limit: int = 100, unnoticed: bool = False) -> Sequence[DeadLetter]:
         """Return parked messages, oldest first."""
         ...

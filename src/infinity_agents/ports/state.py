@@ -7,6 +7,8 @@ StateItem = Literal["metadata", "choice", "subscription"]
 
 
 class StateStore(Protocol):
+    """Keeps what can be lost without losing a conversation."""
+
     async def performed_through(self, thread_id: str) -> int:
         """Return the highest version of the thread whose effects are all performed; 0 where nothing is known."""
         ...
@@ -15,7 +17,9 @@ class StateStore(Protocol):
         """Move it forward; a lower value than the stored one changes nothing."""
         ...
 
-    async def copy(self, thread_id: str, item: StateItem, key: str, value: Mapping[str, Any] | None, version: int) -> None:
+    async def copy(
+        self, thread_id: str, item: StateItem, key: str, value: Mapping[str, Any] | None, version: int
+    ) -> None:
         """Keep a copy for outside readers, or take it away; one written by a newer version of the thread stays."""
         ...
 
@@ -24,7 +28,7 @@ class StateStore(Protocol):
         ...
 
     async def put_view(self, thread_id: str, view_type: str, content: Any, at: float) -> None:
-        """Keep the newest view of its type; ``at`` is seconds since the epoch, a lower one than the stored changes nothing."""
+        """Keep the newest view of its type; ``at`` is seconds since the epoch, a lower one changes nothing."""
         ...
 
     async def views(self, thread_id: str) -> Mapping[str, Any]:

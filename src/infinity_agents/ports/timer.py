@@ -5,6 +5,8 @@ from typing import Protocol
 
 
 class Timers(Protocol):
+    """Put messages on the input queue at their time."""
+
     async def set(self, timer_id: str, due_at: datetime, body: str, *, group_id: str, dedup_id: str) -> None:
         """Have ``body`` put on the input queue at ``due_at``. A timer of that id that exists already is left alone.
 

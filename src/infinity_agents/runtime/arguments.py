@@ -65,7 +65,6 @@ def _short(message: str) -> str:
 def _validator(schema: str) -> Any:
     from jsonschema import Draft202012Validator  # noqa: PLC0415
     from jsonschema.validators import validator_for  # noqa: PLC0415
-
     from referencing import Registry  # noqa: PLC0415
 
     read = json.loads(schema)

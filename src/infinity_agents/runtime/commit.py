@@ -22,9 +22,7 @@ async def commit(run: Run, slice_: Slice, *, performed_through: int) -> bool:
         run.round_trips["blobs"] += len(large.values)
         await large.keep(run.services.blobs)
     written = Commit(
-        thread=replace(
-            slice_.thread, version=slice_.version, length=slice_.thread.length + len(slice_.new_entries)
-        ),
+        thread=replace(slice_.thread, version=slice_.version, length=slice_.thread.length + len(slice_.new_entries)),
         writer=run.services.ids.fresh(),
         at=slice_.now,
         is_new=slice_.is_new,

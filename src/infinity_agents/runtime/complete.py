@@ -128,7 +128,9 @@ async def _listen(run: Run, slice_: Slice, request: ModelRequest, heard: TurnBuf
         if cancellation is not None and cancellation.is_cancelled:
             return heard.cut_short("cancelled")
         if not heard.has_text:
-            raise DeadlineReached(f"thread {slice_.thread.id}: the time was over before the model said anything") from None
+            raise DeadlineReached(
+                f"thread {slice_.thread.id}: the time was over before the model said anything"
+            ) from None
         return heard.cut_short("deadline")
     finally:
         if cancellation is not None:
@@ -247,7 +249,7 @@ async def _call(run: Run, slice_: Slice, toolbox: Toolbox, requested: RequestedC
         answer = ToolAnswer.error(str(error))
     except InfinityError:
         raise
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever a tool raises, the model must hear of it
         _log.exception("thread %s: the tool %s failed on call %s", slice_.thread.id, call.tool, call.id)
         answer = ToolAnswer.error(f"{call.tool} failed: {type(error).__name__}: {error}")
     if not _is_written(slice_, call):

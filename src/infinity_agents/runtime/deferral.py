@@ -13,7 +13,7 @@ class NoDeferral:
     def hold(self, thread_id: str, deliveries: Sequence[Delivery]) -> None:
         raise NotImplementedError(f"nothing is held here, and {len(deliveries)} events of {thread_id} were to be")
 
-    def take(self, thread_id: str) -> Sequence[Delivery]:  # noqa: ARG002 - the port's signature
+    def take(self, thread_id: str) -> Sequence[Delivery]:
         return ()
 
 

@@ -99,9 +99,7 @@ class Keeper:
     async def _notice(self, letter: DeadLetter) -> None:
         """Give a call whose result is dead an error result; of anything else, tell people."""
         try:
-            delivery = decode(
-                letter.body, keyring=self.keyring, queue_id=letter.queue_id, group_id=letter.group_id
-            )
+            delivery = decode(letter.body, keyring=self.keyring, queue_id=letter.queue_id, group_id=letter.group_id)
         except Reject as error:
             _log.warning("thread %s: dead letter %s: %s", letter.group_id, letter.queue_id, error)
             delivery = None

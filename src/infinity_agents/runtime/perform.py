@@ -116,7 +116,7 @@ class _Performer:
             await self._fail(call, str(error), ambiguous=isinstance(error, ToolUnreachable))
         except Redeliver:
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever a tool raises, the model must hear of it
             _log.exception("thread %s: the tool %s failed on call %s", self.thread.id, tool_name, call_id)
             await self._fail(call, f"{tool_name} failed: {type(error).__name__}: {error}", ambiguous=True)
 

@@ -14,9 +14,7 @@ from .services import Run
 _CHARACTERS_PER_TOKEN = 3
 
 
-async def reading(
-    run: Run, entries: Sequence[Entry], special: Iterable[int], *, model: str
-) -> tuple[Entry, ...]:
+async def reading(run: Run, entries: Sequence[Entry], special: Iterable[int], *, model: str) -> tuple[Entry, ...]:
     """Return ``entries`` as ``model`` reads them. Only those at the indexes ``special`` can need anything."""
     longest = run.services.model.context_window(model) * _CHARACTERS_PER_TOKEN // 2
     sees = run.services.model.reads_images(model)
@@ -50,10 +48,11 @@ async def _fetch(run: Run, entries: Sequence[Entry], sees: bool) -> dict[str, tu
 
 
 def _read(entry: Entry, fetched: dict[str, tuple[Part, ...]], longest: int, sees: bool) -> Entry:
-    parts: list[Part] = []
-    for part in parts_of(entry):
-        for whole in fetched.get(part.sha256, (part,)) if isinstance(part, Blob) else (part,):
-            parts.append(_shortened(whole, longest, sees))
+    parts = [
+        _shortened(whole, longest, sees)
+        for part in parts_of(entry)
+        for whole in (fetched.get(part.sha256, (part,)) if isinstance(part, Blob) else (part,))
+    ]
     match entry:
         case UserEntry():
             return readable(replace(entry, content=tuple(parts)))

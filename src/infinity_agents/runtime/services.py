@@ -23,6 +23,8 @@ from .cancellation import Cancellation
 
 
 class CallbackUrls(Protocol):
+    """Makes the URLs to which tool servers answer."""
+
     def __call__(self, thread_id: str, call_id: str, tool_set: str | None) -> str:
         """Return the URL, with its secret token, to which the call's server posts."""
         ...

@@ -1,12 +1,11 @@
 """One thread's part of a step: the seven phases in their order, and nothing else knows it."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from ..conversation.events import Completed, Failed, Skipped, StepFinished, StepOutcome
-from ..conversation.folding import must_wait
 from ..conversation.messages import Delivery
 from ..conversation.slice import Slice
 from ..errors import FenceLost
@@ -17,7 +16,7 @@ from .cancellation import Cancellation
 from .commit import commit
 from .complete import complete
 from .finish import finish
-from .known import HistoryCache, Loaded
+from .known import HistoryCache
 from .load import load
 from .observing import Silent
 from .perform import perform
@@ -51,7 +50,7 @@ class ThreadHandle:
         if defer is not None:
             try:
                 inputs = await self.filter_deferrable(inputs, defer)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - a thread's edge: its failure is its outcome
                 return self._failed(error, Run(self.services, observer or Silent()))
             if not inputs:
                 return Skipped()
@@ -89,7 +88,7 @@ class ThreadHandle:
         slice_: Slice | None = None
         try:
             slice_, outcome = await self._phases(run, batch, defers)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - a thread's edge: its failure is its outcome
             return self._failed(error, run)
         run.observe(
             StepFinished(

@@ -6,9 +6,8 @@ Each scenario is a model's script, what comes from outside in stages, and what m
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ..conversation.content import Text
 from ..conversation.folding import COMPACTION_PROMPT
-from ..conversation.history import EventEntry, ToolResultEntry
+from ..conversation.history import ToolResultEntry
 from ..conversation.ledger import CallState
 from ..conversation.messages import Control, InputMessage, UserChoiceResponse
 from ..conversation.turn import Usage
@@ -60,9 +59,7 @@ def by_last_words(rules: Mapping[str, Rule], otherwise: str = "Understood.") -> 
 
 def spawns(instructions: str) -> Callable[[ModelRequest], Reply]:
     """Return a rule that spawns a child with these instructions."""
-    return lambda request: calls(
-        "spawn_thread", {"instructions": instructions, "child_of": list(request.thread_stack)}
-    )
+    return lambda request: calls("spawn_thread", {"instructions": instructions, "child_of": list(request.thread_stack)})
 
 
 def closes(report: str | None = None) -> Callable[[ModelRequest], Reply]:
@@ -273,7 +270,9 @@ EVENT_BEFORE_CONFIRMATION = Scenario(
 
 DETACHED_CALL = Scenario(
     "detached call with a late result",
-    by_last_words({"build": calls("search", {"q": "x"}), "lunch": says("Noodles."), "built": says("The build is done.")}),
+    by_last_words(
+        {"build": calls("search", {"q": "x"}), "lunch": says("Noodles."), "built": says("The build is done.")}
+    ),
     [said("t", "build it"), said("t", "what is for lunch?"), answered("search", "built")],
     _ends(_expects("Noodles.", "The build is done."), search=CallState.ANSWERED),
 )
@@ -440,7 +439,9 @@ async def _sweep(world: World) -> None:
 
 DEADLINE = Scenario(
     "deadline",
-    by_last_words({"look": calls("search", {"q": "x"}), "No answer came": says("It takes too long."), "at last": says("Oh.")}),
+    by_last_words(
+        {"look": calls("search", {"q": "x"}), "No answer came": says("It takes too long."), "at last": says("Oh.")}
+    ),
     [
         said("t", "look it up"),
         together(later(6 * 3600 + 1), _sweep),
@@ -451,11 +452,18 @@ DEADLINE = Scenario(
 
 ROUND_LIMIT = Scenario(
     "limit on rounds",
-    by_last_words({"loop": calls("sleep", {"seconds": 0}), "over already": calls("sleep", {"seconds": 0}), "enough": says("Sorry.")}),
+    by_last_words(
+        {
+            "loop": calls("sleep", {"seconds": 0}),
+            "over already": calls("sleep", {"seconds": 0}),
+            "enough": says("Sorry."),
+        }
+    ),
     [said("t", "loop"), said("t", "enough of that")],
     _expects("Sorry."),
     settings=AgentSettings(rounds_per_slice=3),
 )
+
 
 def _tells_child(text: str) -> Callable[[ModelRequest], Reply]:
     def rule(request: ModelRequest) -> Reply:

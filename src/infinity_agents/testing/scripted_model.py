@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..conversation.content import plain_text
 from ..conversation.history import Entry, EventEntry, ToolResultEntry, UserEntry
 from ..conversation.turn import (
     ArgumentsDelta,
@@ -17,8 +18,9 @@ from ..conversation.turn import (
     Usage,
     Used,
 )
-from ..conversation.content import plain_text
 from ..ports.model import ModelRequest
+
+_USAGE = Usage(input=10, output=10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ class Reply:
     text: str = ""
     call: tuple[str, Mapping[str, Any] | str] | None = None
     reasoning: str = ""
-    usage: Usage = Usage(input=10, output=10)
+    usage: Usage = _USAGE
     error: BaseException | None = None
     unfinished: bool = False
     reason: str = "end_turn"
@@ -83,10 +85,10 @@ class ScriptedModel:
     def name(self) -> str:
         return self._name
 
-    def context_window(self, model: str) -> int:  # noqa: ARG002 - the port's signature
+    def context_window(self, model: str) -> int:
         return self._window
 
-    def reads_images(self, model: str) -> bool:  # noqa: ARG002 - the port's signature
+    def reads_images(self, model: str) -> bool:
         return self._images
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:

@@ -98,10 +98,10 @@ class RemoteTool:
     def display(self, arguments: JsonObject) -> str:
         return f"{self.name}({len(arguments)})"
 
-    def wakes_at(self, call: Call) -> datetime | None:  # noqa: ARG002 - the port's signature
+    def wakes_at(self, call: Call) -> datetime | None:
         return None
 
-    async def execute_synchronous(self, call: Call, context: SliceContext) -> ToolAnswer | None:  # noqa: ARG002
+    async def execute_synchronous(self, call: Call, context: SliceContext) -> ToolAnswer | None:
         return None
 
     async def execute(self, call: Call, context: CallContext) -> None:
@@ -121,16 +121,16 @@ class RemoteTools:
     tools: Mapping[str, RemoteTool]
     server: ToolServer
 
-    async def load(self, session_id: str) -> Toolset:  # noqa: ARG002 - the port's signature
+    async def load(self, session_id: str) -> Toolset:
         return Toolset(self.tools)
 
-    async def call_cancelled(self, session_id: str, thread_id: str, call_id: str, tool_set: str | None) -> None:  # noqa: ARG002
+    async def call_cancelled(self, session_id: str, thread_id: str, call_id: str, tool_set: str | None) -> None:
         self.server.cancelled.append(call_id)
 
-    async def thread_closed(self, session_id: str, thread_id: str) -> None:  # noqa: ARG002
+    async def thread_closed(self, session_id: str, thread_id: str) -> None:
         self.server.closed.append(thread_id)
 
-    async def answer_choice(self, tool_set: str | None, response_url: str, call_id: str, selected: int) -> None:  # noqa: ARG002
+    async def answer_choice(self, tool_set: str | None, response_url: str, call_id: str, selected: int) -> None:
         self.server.answers.append((call_id, selected))
 
 

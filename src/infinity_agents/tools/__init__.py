@@ -1,10 +1,10 @@
 """The tools that every agent has: threads, subscriptions, sleep."""
 
+from ..ports.clock import Clock
+from .sleep import Sleep, SleepUntil, SleepUntilEventOrInput
 from .subscriptions import CancelSubscription, CancelToolCall
 from .synchronous import Tool
-from .sleep import Sleep, SleepUntil, SleepUntilEventOrInput
 from .threads import CloseThread, ReportToParent, SendMessageToChild, SpawnThread
-from ..ports.clock import Clock
 
 
 def built_in(clock: Clock) -> tuple[Tool, ...]:

@@ -24,6 +24,8 @@ class _Passive(BuiltIn):
 
 
 class Sleep(_Passive):
+    """Sleeps for a number of seconds."""
+
     spec = ToolSpec(
         "sleep",
         "Do nothing for a number of seconds. Anything that arrives wakes you earlier; the time still comes afterwards, "
@@ -43,7 +45,7 @@ class Sleep(_Passive):
     def wake_text(self, call: Call) -> str:
         return f"Woke up after {call.arguments['seconds']} seconds{_because(call)}."
 
-    async def execute_synchronous(self, call: Call, context: SliceContext) -> ToolAnswer | None:  # noqa: ARG002
+    async def execute_synchronous(self, call: Call, context: SliceContext) -> ToolAnswer | None:
         if _seconds(call) == 0:
             return ToolAnswer.of("That time is over already: woke up at once.")
         return None
@@ -85,7 +87,7 @@ class SleepUntil(_Passive):
         zone = arguments.get("timezone", "UTC")
         return f"It is {arguments['date']} {arguments['time']} ({zone}){_because(call)}.{note}"
 
-    async def execute_synchronous(self, call: Call, context: SliceContext) -> ToolAnswer | None:  # noqa: ARG002
+    async def execute_synchronous(self, call: Call, context: SliceContext) -> ToolAnswer | None:
         moment, note = _moment(call)
         now = self._clock.now()
         if moment <= now:
@@ -100,6 +102,8 @@ class SleepUntil(_Passive):
 
 
 class SleepUntilEventOrInput(_Passive):
+    """Sleeps until anything arrives."""
+
     spec = ToolSpec(
         "sleep_until_event_or_input",
         "Do nothing until somebody says something or an event arrives. Use it when you wait for a subscription, a "
@@ -107,13 +111,13 @@ class SleepUntilEventOrInput(_Passive):
         object_schema({}),
     )
 
-    async def execute_synchronous(self, call: Call, context: SliceContext) -> ToolAnswer | None:  # noqa: ARG002
+    async def execute_synchronous(self, call: Call, context: SliceContext) -> ToolAnswer | None:
         return None
 
     async def execute(self, call: Call, context: CallContext) -> None:
         """Do nothing: whatever comes next wakes the thread."""
 
-    def display(self, arguments: JsonObject) -> str:  # noqa: ARG002
+    def display(self, arguments: JsonObject) -> str:
         return "sleep until something happens"
 
 

@@ -38,7 +38,7 @@ class BuiltIn:
         shown_arguments = ", ".join(f"{key}={_short(value)}" for key, value in arguments.items())
         return f"{self.spec.name}({shown_arguments})"
 
-    def wakes_at(self, call: Call) -> datetime | None:  # noqa: ARG002 - the port's signature
+    def wakes_at(self, call: Call) -> datetime | None:
         return None
 
     async def execute_synchronous(self, call: Call, context: SliceContext) -> ToolAnswer | None:

@@ -74,6 +74,8 @@ def _report(context: SliceContext, call: Call, text: str) -> None:
 
 
 class SendMessageToChild(BuiltIn):
+    """Sends a message to a direct child."""
+
     spec = ToolSpec(
         "send_message_to_child",
         "Send a message to a child thread that you started yourself and that is not closed.",
@@ -107,6 +109,8 @@ class SendMessageToChild(BuiltIn):
 
 
 class CloseThread(BuiltIn):
+    """Ends the calling thread, and no other."""
+
     spec = ToolSpec(
         "close_thread",
         "End your own thread: its timers and subscriptions are cancelled, and its children are closed. A root thread "

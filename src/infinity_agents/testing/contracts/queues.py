@@ -1,4 +1,4 @@
-# ruff: noqa: S101, D102 - a contract speaks by assertions, and the name of a test says what it checks
+# ruff: noqa: S101 - a contract speaks by assertions, and the name of a test says what it checks
 """What every input queue of the process's own must do, its dead letters included."""
 
 from abc import abstractmethod

@@ -1,4 +1,4 @@
-# ruff: noqa: S101, D102 - a contract speaks by assertions, and the name of a test says what it checks
+# ruff: noqa: S101 - a contract speaks by assertions, and the name of a test says what it checks
 """What timers that the process fires itself must do."""
 
 from abc import abstractmethod
