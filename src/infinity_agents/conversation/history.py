@@ -221,11 +221,12 @@ def _readable_result(result: ResultBody) -> ResultBody:
 
 
 def _has_readable(call: CallBody) -> bool:
-    return all(isinstance(value, str) and mended(value) == value for pair in call.arguments.items() for value in pair)
+    texts = (call.name, *call.arguments, *call.arguments.values())
+    return all(isinstance(text, str) and mended(text) == text for text in texts)
 
 
 def _readable_call(call: CallBody) -> CallBody:
-    return replace(call, arguments=_mended_values(call.arguments))
+    return replace(call, name=mended(call.name), arguments=_mended_values(call.arguments))
 
 
 def _mended_values(value: Any) -> Any:

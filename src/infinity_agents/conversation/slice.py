@@ -48,7 +48,8 @@ class Slice:
 
     The first group of fields is what is known and kept up to date; the second is what the commit will write.
     ``history`` is all that the model sees, from the position ``history_from`` on; ``special`` are the positions of
-    those entries that are not plain. ``window`` is the model's, in tokens. ``defers`` is off where the embedder holds events itself: then an event detaches the running call.
+    those entries that are not plain. ``window`` is the model's, in tokens. ``defers`` is
+    off where the embedder holds events itself: then an event detaches the running call.
     """
 
     thread: Thread
