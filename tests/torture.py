@@ -87,9 +87,11 @@ class Torture:
         try:
             while self.killed < self.kills:
                 host = await self.host()
-                await asyncio.sleep(self.chance.uniform(0.05, LONGEST_LIFE))
-                host.kill()
-                code = await host.ended()
+                try:
+                    await asyncio.sleep(self.chance.uniform(0.05, LONGEST_LIFE))
+                finally:
+                    host.kill()
+                    code = await host.ended()
                 if code != -9:
                     return [f"a host ended by itself, with code {code}"]
                 self.killed += 1
@@ -132,7 +134,8 @@ class Torture:
     def print_progress(self, end: str = "\n") -> None:
         took = time.monotonic() - self.began
         print(
-            f"{took:5.1f} s: {self.killed} of {self.kills} kills, {len(self.finished)} of {self.conversations} finished",
+            f"{took:5.1f} s: {self.killed} of {self.kills} kills, "
+            f"{len(self.finished)} of {self.conversations} conversations finished",
             end=end,
             flush=True,
         )
@@ -144,15 +147,21 @@ class Torture:
             give_up = time.monotonic() + PATIENCE
             while len(self.finished) < self.conversations or await self.is_busy():
                 if time.monotonic() > give_up or host.code is not None:
-                    lost = sorted({f"c{n}" for n in range(self.conversations)} - self.finished)
-                    return [f"not finished after {PATIENCE:g} s (host's code: {host.code}): {lost or 'the queue'}"]
+                    return [f"not finished within {PATIENCE:g} s (the host's code: {host.code})", *await self.lost()]
                 await asyncio.sleep(0.1)
                 await self.look()
         finally:
             host.terminate()
             code = await host.ended()
         self.print_progress()
-        return [*([f"the last host ended with code {code}"] if code else []), *await self.wrongs()]
+        # It may have been told to end before it had begun to listen to that.
+        return [*([f"the last host ended with code {code}"] if code not in (0, -15) else []), *await self.wrongs()]
+
+    async def lost(self) -> list[str]:
+        """Return what became of the conversations that are not finished."""
+        lost = [f"c{n}" for n in range(self.conversations) if f"c{n}" not in self.finished]
+        texts = {thread: [output.text for _, output in await self.agent.outputs(group_id=thread)] for thread in lost}
+        return [f"{thread}: people were told {said}" for thread, said in texts.items()]
 
     async def is_busy(self) -> bool:
         return bool(self.rows("SELECT 1 FROM messages UNION ALL SELECT 1 FROM timers LIMIT 1"))
@@ -252,9 +261,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.sample:
         options.conversations, options.kills = 10, 3
     print(f"seed {options.seed}", flush=True)
-    wrong = asyncio.run(
-        torture(conversations=options.conversations, kills=options.kills, seed=options.seed)
-    )
+    wrong = asyncio.run(torture(conversations=options.conversations, kills=options.kills, seed=options.seed))
     for fault in wrong[:20]:
         print(fault)
     return 1 if wrong else 0

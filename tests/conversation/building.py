@@ -101,7 +101,6 @@ def a_slice(*, pending=None, calls=(), history=None, thread=ROOT, settings=None,
             "summary": None,
             "history_from": thread.base,
             "special": [place for place, entry in enumerate(history, thread.base) if not is_plain(entry)],
-            "special": [],
             "choices": {},
             "children": [],
             "waiting": [],
@@ -130,7 +129,9 @@ def says(text, *, user_id=None, **fields):
 
 
 def answers(id, text="done", *, tool_set=SERVER, subscription=False, display_as=None, **fields):
-    return ours(ToolResult(id, (Text(text),), tool_set=tool_set, **fields), subscription=subscription, display_as=display_as)
+    return ours(
+        ToolResult(id, (Text(text),), tool_set=tool_set, **fields), subscription=subscription, display_as=display_as
+    )
 
 
 def happens(id, text="news", *, associative=False, final=False, tool_set=SERVER, content=None, **fields):

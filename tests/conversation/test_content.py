@@ -44,7 +44,10 @@ class TestShown:
             ("\u202eesrever\u202c", "esrever"),
             ("\u2066isolated\u2069", "isolated"),
             ("a\ud800b", f"a{BAD}b"),
-            ("emoji \N{GRINNING FACE} \N{LATIN SMALL LETTER E WITH ACUTE}", "emoji \N{GRINNING FACE} \N{LATIN SMALL LETTER E WITH ACUTE}"),
+            (
+                "emoji \N{GRINNING FACE} \N{LATIN SMALL LETTER E WITH ACUTE}",
+                "emoji \N{GRINNING FACE} \N{LATIN SMALL LETTER E WITH ACUTE}",
+            ),
             ("\u05e9\u05dc\u05d5\u05dd", "\u05e9\u05dc\u05d5\u05dd"),
         ],
     )

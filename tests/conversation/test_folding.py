@@ -185,7 +185,11 @@ row(
 )
 for kind in ({}, {"associative": True}, {"final": True}):
     named = " ".join(("event", *kind))
-    row(f"{named} of a subscription whose confirming result has not come", happens("detached", **kind), everywhere(DEFERRED))
+    row(
+        f"{named} of a subscription whose confirming result has not come",
+        happens("detached", **kind),
+        everywhere(DEFERRED),
+    )
     row(f"{named} of the pending call", happens("pending", **kind), {ACTIVE: DEFERRED})
     for state in ("unknown", "failed", "ended", "cancelled"):
         row(
@@ -198,7 +202,9 @@ oauth = OauthRequired("detached", "https://login.example", tool_set=SERVER)
 choice = UserChoiceRequired("detached", "Sure?", ("yes", "no"), 0, "https://tools.example/c", tool_set=SERVER)
 asked = {"detached": "detached"}
 row("oauth of a detached call", ours(oauth), everywhere(Cell([], asked, ["tell oauth_required"])))
-row("choice of a detached call", ours(choice), everywhere(Cell([], asked, ["keep choice", "tell user_choice_required"])))
+row(
+    "choice of a detached call", ours(choice), everywhere(Cell([], asked, ["keep choice", "tell user_choice_required"]))
+)
 asked = {"pending": "open"}
 row("oauth of the pending call", ours(replace(oauth, id="pending")), {ACTIVE: Cell([], asked, ["tell oauth_required"])})
 row(
@@ -263,9 +269,7 @@ row(
 
 @pytest.mark.parametrize(("delivery", "column", "cell"), CELLS)
 def test_a_cell_of_the_table(delivery, column, cell):
-    slice_ = a_slice(
-        pending=PENDING[column], calls=LEDGER, choices={"asking": QUESTION}, children=["root.child"]
-    )
+    slice_ = a_slice(pending=PENDING[column], calls=LEDGER, choices={"asking": QUESTION}, children=["root.child"])
     known = list(slice_.history)
 
     fold_batch(slice_, [delivery])
@@ -342,7 +346,10 @@ class TestWhatTheCellsImply:
     def test_a_late_result_after_its_deadline_is_heard_once_more(self):
         slice_ = a_slice(calls=LEDGER)
         fold_batch(slice_, [expires("detached"), answers("detached", "late"), answers("detached", "again")])
-        assert [text.partition(":")[0] for text in entries(slice_)] == ["error event about detached", "event about detached"]
+        assert [text.partition(":")[0] for text in entries(slice_)] == [
+            "error event about detached",
+            "event about detached",
+        ]
 
     def test_the_result_of_an_ambiguous_dispatch_leaves_room_for_a_late_one(self):
         slice_ = a_slice(pending=call("pending"))

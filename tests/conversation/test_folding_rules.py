@@ -244,9 +244,7 @@ class TestBursts:
 
 class TestClosing:
     def close(self, *before, **fields):
-        return fold(
-            a_slice(thread=CHILD, history=[], **fields), *before, ours(CLOSE, to=CHILD.id)
-        )
+        return fold(a_slice(thread=CHILD, history=[], **fields), *before, ours(CLOSE, to=CHILD.id))
 
     def test_everything_that_runs_is_cancelled_and_children_are_told(self):
         slice_ = self.close(
@@ -537,9 +535,7 @@ class TestTheLimit:
 
     def test_the_nudge_of_another_version_is_another_message(self):
         many = [says(f"{number}") for number in range(60)]
-        (first,), (second,) = (
-            sent(fold(a_slice(thread=replace(ROOT, version=version)), *many)) for version in (4, 5)
-        )
+        (first,), (second,) = (sent(fold(a_slice(thread=replace(ROOT, version=version)), *many)) for version in (4, 5))
         assert first.message_id != second.message_id
 
 

@@ -18,7 +18,9 @@ def test_what_sqs_takes(group_id):
     assert ids.is_sendable(group_id)
 
 
-@pytest.mark.parametrize("group_id", ["", "a" * 129, "a b", "a\n", "ümlaut", "\N{GRINNING FACE}", "a\x00", "\ud800", "\t"])
+@pytest.mark.parametrize(
+    "group_id", ["", "a" * 129, "a b", "a\n", "ümlaut", "\N{GRINNING FACE}", "a\x00", "\ud800", "\t"]
+)
 def test_what_sqs_does_not_take(group_id):
     assert not ids.is_sendable(group_id)
 
@@ -56,12 +58,19 @@ def test_ids_of_calls_are_short_and_plain(thread, version, ordinal):
     assert made == ids.call_id(thread, version, ordinal)
 
 
-@given(first=st.tuples(SENDABLE, st.integers(1, 99), st.integers(1, 99)), second=st.tuples(SENDABLE, st.integers(1, 99), st.integers(1, 99)))
+@given(
+    first=st.tuples(SENDABLE, st.integers(1, 99), st.integers(1, 99)),
+    second=st.tuples(SENDABLE, st.integers(1, 99), st.integers(1, 99)),
+)
 def test_different_calls_have_different_ids(first, second):
     assert (ids.call_id(*first) == ids.call_id(*second)) is (first == second)
 
 
-@given(kind=st.sampled_from(["report", "timer", "nudge"]), thread=SENDABLE, about=st.lists(ANYTHING | st.integers(), max_size=3))
+@given(
+    kind=st.sampled_from(["report", "timer", "nudge"]),
+    thread=SENDABLE,
+    about=st.lists(ANYTHING | st.integers(), max_size=3),
+)
 def test_ids_of_messages_are_sendable(kind, thread, about):
     made = ids.message_id(kind, thread, *about)
     assert ids.is_sendable(made)

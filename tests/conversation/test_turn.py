@@ -98,7 +98,10 @@ class TestReasoning:
 
     def test_redacted_blocks_stand_for_themselves(self):
         turn = heard(
-            ReasoningDelta("open"), ReasoningDelta(redacted="eHh4"), ReasoningDelta(redacted="eXl5"), ReasoningDelta("end")
+            ReasoningDelta("open"),
+            ReasoningDelta(redacted="eHh4"),
+            ReasoningDelta(redacted="eXl5"),
+            ReasoningDelta("end"),
         ).whole()
         assert turn.said == (
             Reasoning("open", None, None, "model-1"),

@@ -57,6 +57,8 @@ async def test_the_plainest_json_is_answered(open_agent):
 async def test_a_message_of_another_process_is_noticed(open_agent):
     agent, other = open_agent(model=ScriptedModel(echo)), open_agent()
     async with agent.hosted():
+        await agent.send("c", "first")
+        await agent.hears("You said first")
         await agent.idle()
         await other.send("c", "hello")
         await other.hears("You said hello")
@@ -188,9 +190,7 @@ async def test_p5_people_are_told_of_a_step_that_keeps_failing(open_agent):
 
 async def test_p5_a_dead_letter_may_be_redriven_when_the_fault_is_mended(open_agent):
     broken = [ModelForbidden("not yet")] * 2
-    agent = open_agent(
-        model=ScriptedModel(lambda request: Reply(error=broken.pop()) if broken else echo(request))
-    )
+    agent = open_agent(model=ScriptedModel(lambda request: Reply(error=broken.pop()) if broken else echo(request)))
     async with agent.hosted(first_delay=0.001, max_receive_count=2):
         await agent.send("c", "hello")
         await agent.hears("not yet", "c", "error")
@@ -202,9 +202,7 @@ async def test_p5_a_dead_letter_may_be_redriven_when_the_fault_is_mended(open_ag
 
 async def test_a_passing_failure_is_tried_again(open_agent):
     broken = [ModelThrottled("slow down")]
-    agent = open_agent(
-        model=ScriptedModel(lambda request: Reply(error=broken.pop()) if broken else echo(request))
-    )
+    agent = open_agent(model=ScriptedModel(lambda request: Reply(error=broken.pop()) if broken else echo(request)))
     async with agent.hosted():
         await agent.send("c", "hello")
         await agent.hears("You said hello", "c")

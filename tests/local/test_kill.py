@@ -1,4 +1,4 @@
-"""P1: the host dies by SIGKILL, at random moments, and nothing is lost or doubled (``make torture`` is the long run)."""
+"""P1: the host dies by SIGKILL at random moments, and nothing is lost or doubled. ``make torture`` is the long run."""
 
 from tests.torture import torture
 

@@ -1,15 +1,13 @@
 """P1: die at any I/O call of a step, before or after it took effect; the end is the same as without the crash."""
 
-from collections.abc import Callable, Iterator
-from itertools import count as counting
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from infinity_agents.testing.scenarios import SCENARIOS
 from infinity_agents.testing.world import OpenAdapters
-from tests.embeddings import in_a_file, in_memory
+from tests.embeddings import in_memory
 from tests.promises.playing import crash_everywhere
 
 NAMES = [scenario.name for scenario in SCENARIOS]
@@ -20,19 +18,6 @@ async def test_p1_a_crash_at_every_boundary_changes_nothing(name: str, covered: 
     count = await crash_everywhere(SCENARIOS[NAMES.index(name)], in_memory)
     assert count >= 10
     covered("crash points on memory", count)
-
-
-@pytest.fixture
-def in_files(tmp_path: Path) -> Iterator[Callable[[], OpenAdapters]]:
-    """Return an embedding that has a new file each time; only one of them is there at a time."""
-    numbers = counting()
-
-    def embedding() -> OpenAdapters:
-        for old in tmp_path.iterdir():
-            old.unlink()
-        return in_a_file(tmp_path / f"{next(numbers)}.db")
-
-    yield embedding
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,6 +1,7 @@
 """P3: two steps on one thread at once; one commits, and a stalled performer undoes nothing of what came later."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from infinity_agents.conversation.messages import Delivery, InputMessage
 from infinity_agents.errors import FenceLost
 from infinity_agents.testing.faults import FaultInjector
 from infinity_agents.testing.scenarios import PLAIN_REPLY, SCENARIOS
+from infinity_agents.testing.world import OpenAdapters
 from tests.embeddings import in_memory
 from tests.promises.playing import overlap_everywhere
 
@@ -21,6 +23,15 @@ NAMES = [scenario.name for scenario in SCENARIOS]
 async def test_p3_two_steps_that_overlap_at_any_boundary_change_nothing(name: str, covered: Any) -> None:
     count = await overlap_everywhere(SCENARIOS[NAMES.index(name)], in_memory)
     covered("overlaps of two steps on memory", count)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+async def test_p3_two_steps_that_overlap_at_any_boundary_change_nothing_in_a_file(
+    name: str, in_files: Callable[[], OpenAdapters], covered: Any
+) -> None:
+    count = await overlap_everywhere(SCENARIOS[NAMES.index(name)], in_files)
+    covered("overlaps of two steps in a file", count)
 
 
 async def test_p3_a_step_that_loaded_before_another_committed_writes_nothing_and_fails() -> None:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import httpx
 import pytest
 import uvicorn
 
@@ -16,6 +17,7 @@ from infinity_agents.conversation.ledger import Call, CallState
 from infinity_agents.conversation.threads import Thread, ThreadKind
 from infinity_agents.errors import StoreUnavailable
 from infinity_agents.rap.callbacks import callback_url
+from infinity_agents.rap.server import ToolServer
 from infinity_agents.testing.doubles import START, FrozenClock
 from infinity_agents.wire.keys import Keyring
 
@@ -270,3 +272,57 @@ def manifest() -> Callable[..., dict[str, Any]]:
         }
 
     return made
+
+
+@pytest.fixture
+def kit(clock, monkeypatch):
+    monkeypatch.setattr("infinity_agents.rap.server.SHUTDOWN_GRACE", 0.05)
+    return ToolServer(name="test-tools", description="Tools of a test", sleep=clock.sleep)
+
+
+@pytest.fixture
+async def client():
+    async with httpx.AsyncClient() as opened:
+        yield opened
+
+
+@pytest.fixture
+async def receiver(raw_server):
+    """Takes callbacks as the runtime's receiver does."""
+    return await raw_server(lambda _: Answer())
+
+
+@pytest.fixture
+def invoke(client, receiver):
+    async def post(url, operation, arguments=None, *, headers=None, **fields):
+        invocation = {
+            "operation": operation,
+            "arguments": arguments or {},
+            "id": "call-1",
+            "call_id": "model-1",
+            "callback_url": receiver.url + "/callback/token",
+            "group_id": "thread-1",
+            **fields,
+        }
+        return await client.post(url + "/invoke", json=invocation, headers=headers)
+
+    return post
+
+
+@pytest.fixture
+def result_of(invoke, receiver):
+    """Invokes a tool and returns the result that is posted back."""
+
+    async def called(url, operation, arguments=None, **fields):
+        count = len(receiver.requests)
+        answer = await invoke(url, operation, arguments, **fields)
+        assert (answer.status_code, answer.json()) == (200, {"ok": True})
+        return (await receiver.heard(count + 1))[-1].json
+
+    return called
+
+
+async def finished(kit):
+    """Return once none of the server's calls and subscriptions runs any more."""
+    while left := list(kit._running):
+        await asyncio.wait(left)

@@ -245,7 +245,7 @@ class Slice:
 
     def tell(self, type: OutputType, text: str, **details: Any) -> None:
         """Tell people. A child's text says which thread speaks."""
-        prefix = f"[{self.thread.id}] " if self.thread.ancestors else ""
+        prefix = f"[{self.thread.id}] " if self.thread.ancestors and text else ""
         self.told.append(type)
         self.plan(
             SendOutput(

@@ -7,6 +7,7 @@ has happened is read from the database, by another process than the one that did
 import asyncio
 import contextlib
 import json
+import signal
 import sys
 import tempfile
 import time
@@ -235,6 +236,7 @@ async def show(path: Path) -> bool:
     checks: list[str] = []
     began = time.monotonic()
     async with contextlib.AsyncExitStack() as ends:
+        _end_on_sigterm()
         stage = await Stage.set(path, ends)
         _print(f"a host (process {stage.host.pid}) and tool servers at {' and '.join(stage.tool_servers)}, file {path}")
         for part in PARTS:
@@ -253,6 +255,13 @@ async def show(path: Path) -> bool:
     passed = sum(check.startswith("\N{CHECK MARK}") for check in checks)
     _print(f"{passed} of {len(PARTS)} parts happened, in {time.monotonic() - began:.0f} seconds")
     return passed == len(PARTS)
+
+
+def _end_on_sigterm() -> None:
+    # As Ctrl-C does it: in order, so that no process is left behind.
+    task = asyncio.current_task()
+    if task is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
 
 
 async def _print_transcript(stage: Stage) -> None:
@@ -290,7 +299,7 @@ def main() -> None:
     try:
         with tempfile.TemporaryDirectory(prefix="infinity-demo-") as directory:
             happened = asyncio.run(show(Path(directory) / "agent.db"))
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):
         sys.exit(130)
     except InfinityError as error:
         sys.exit(f"the demo could not begin: {error}")

@@ -6,6 +6,7 @@ import logging
 import signal
 import sys
 from collections.abc import Sequence
+from typing import assert_never
 
 from ..conversation.content import shown
 from ..conversation.events import AgentEvent, Completed, Failed, Skipped, StepFinished
@@ -29,6 +30,8 @@ def line_of(event: StepFinished) -> str:
             did = f"failed: {shown(str(error))}"
         case Completed() | Skipped():
             did = ", ".join(event.did) or "nothing new"
+        case _:
+            assert_never(event.outcome)
     trips = " ".join(f"{port}:{count}" for port, count in event.round_trips.items())
     heard = ", ".join(event.heard) or "nothing new"
     return f"  [{event.thread_id}] heard {heard} -> {did} ({trips})"

@@ -2,11 +2,12 @@
 
 import argparse
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Annotated
 
 from pydantic import Field
 
-from ..rap.server import Subscribed, ToolContext, ToolServer
+from ..rap.server import Event, ToolServer
 
 _BETWEEN_EVENTS = 0.5
 
@@ -20,20 +21,15 @@ async def slow_job(seconds: Annotated[float, Field(description="How long the job
     return f"the job is done, after {seconds:g} seconds"
 
 
-@server.tool
+@server.subscription
 async def watch(
     topic: Annotated[str, Field(description="What to watch")],
-    context: ToolContext,
     events: Annotated[int, Field(description="After how many events to stop", ge=1, le=100)] = 1,
-) -> Subscribed:
+) -> AsyncIterator[Event]:
     """Watch a topic, and tell whenever something happens to it."""
-    return Subscribed(f"watching {topic}", _events(topic, context, events))
-
-
-async def _events(topic: str, context: ToolContext, events: int) -> None:
     for number in range(1, events + 1):
         await asyncio.sleep(_BETWEEN_EVENTS)
-        await context.emit(
+        yield Event(
             f"something happened to {topic} ({number} of {events})", event_id=str(number), final=number == events
         )
 

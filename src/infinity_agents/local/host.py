@@ -37,7 +37,7 @@ class HostSettings:
     """How the host works the queue. Times are in seconds.
 
     ``slices_at_once`` bounds the threads that run side by side. A message that fails is delivered again after
-    ``first_delay``, then four times as long each time, up to ``longest_delay``; with the ``max_receive_count``-th
+    ``first_delay``, then three times as long each time, up to ``longest_delay``; with the ``max_receive_count``-th
     failure it is parked. ``look_every`` is how often the host asks whether another process has sent something.
     ``grace`` is what running slices get at the end.
     """
@@ -148,11 +148,17 @@ class Host:
             await self._timers.fire_due(now)
         if now >= self._sweep_at:
             self._sweep_at = now + timedelta(seconds=self._settings.sweep_every)
-            await self._keeper.sweep()
+            await self._sweep()
         await self._heed_stops()
         room = self._settings.slices_at_once - len(self._slices)
         if room > 0:
             await self._take(room)
+
+    async def _sweep(self) -> None:
+        try:
+            await self._keeper.sweep()
+        except Exception:  # noqa: BLE001 - what the keeper cannot do must not keep threads from running
+            _log.exception("the keeper's sweep failed; the next one is in %g seconds", self._settings.sweep_every)
 
     async def _take(self, room: int) -> None:
         groups = await self._queue.receive(
@@ -269,7 +275,7 @@ class Host:
         alive = [received for received, _ in taken if received.receive_count < most]
         if alive:
             count = max(received.receive_count for received in alive)
-            delay = min(self._settings.first_delay * 4 ** (count - 1), self._settings.longest_delay)
+            delay = min(self._settings.first_delay * 3 ** (count - 1), self._settings.longest_delay)
             await self._queue.release(alive, delay=delay)
 
 

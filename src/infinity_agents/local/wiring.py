@@ -43,11 +43,13 @@ from .identity import Identity
 
 @dataclass(frozen=True)
 class LocalAgent:
-    """An agent in one SQLite file. Any number of processes may open it to send and to read, and one is its host::
+    """An agent in one SQLite file, which any number of processes may open to send and to read.
 
-    agent = LocalAgent.open("agent.db", tool_servers=["http://127.0.0.1:8001"])
-    async with agent.host():
-        await agent.send("my-conversation", "What time is it in Tokyo?")
+    One process is its host::
+
+        agent = LocalAgent.open("agent.db", tool_servers=["http://127.0.0.1:8001"])
+        async with agent.host():
+            await agent.send("my-conversation", "What time is it in Tokyo?")
     """
 
     database: SqliteDatabase

@@ -1,10 +1,10 @@
-"""How a typed function becomes a tool: its schema, its arguments, its running and its result."""
+"""How a typed function becomes a tool: its schema, its arguments and its running."""
 
 import asyncio
 import contextlib
 import contextvars
 import inspect
-import json
+import re
 import threading
 import typing
 from collections.abc import Callable, Mapping
@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic.errors import PydanticUserError
+from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
-from pydantic_core import CoreSchema, to_jsonable_python
+from pydantic_core import CoreSchema
 
-from ..conversation.content import Image, Text, without_surrogates
 from ..errors import Misconfigured
 from ..wire import rap
 from ..wire.inputs import explain
@@ -23,13 +24,17 @@ from ..wire.inputs import explain
 
 @dataclass(frozen=True)
 class FunctionTool:
-    """A function, what the model is told of it, and how the model's arguments become its own."""
+    """A function, what the model is told of it, and how the model's arguments become its own.
+
+    What a ``is_subscription`` returns only confirms it; its events come later.
+    """
 
     function: Callable[..., Any]
     offered: rap.OfferedTool
     arguments: type[BaseModel]
     parameters: tuple[str, ...]
     context_parameter: str | None
+    is_subscription: bool
 
     @classmethod
     def of(
@@ -39,45 +44,51 @@ class FunctionTool:
         context_type: type,
         annotations: rap.Annotations,
         display_script: str | None,
+        is_subscription: bool,
     ) -> "FunctionTool":
         """Return the tool that ``function`` is; its parameter of ``context_type`` is none of the model's.
 
         Raises:
-            Misconfigured: it has no docstring, an untyped parameter, or one that cannot be passed by name.
+            Misconfigured: it has no docstring, an untyped parameter, or one that cannot be passed by name or as JSON.
         """
-        name, description = function.__name__, inspect.getdoc(function)
+        if not inspect.isroutine(function):
+            raise Misconfigured(f"{function!r} cannot be a tool; a tool is a function")
+        name = function.__name__
+        _check_kind(function, name, is_subscription=is_subscription)
+        description, descriptions = _read_docstring(inspect.getdoc(function) or "")
         if not description:
             raise Misconfigured(f"the tool {name} has no docstring; write one, the model reads it")
-        hints = typing.get_type_hints(function, include_extras=True)
-        definitions: dict[str, Any] = {}
-        context_parameter = None
-        for parameter in inspect.signature(function).parameters.values():
-            if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-                raise Misconfigured(f"the tool {name} takes {parameter}; a tool's parameters are passed by name")
-            hint = hints.get(parameter.name)
-            if hint is None:
-                raise Misconfigured(f"the parameter {parameter.name} of the tool {name} has no type; annotate it")
-            if hint is context_type:
-                context_parameter = parameter.name
-                continue
-            default = ... if parameter.default is parameter.empty else parameter.default
-            definitions[parameter.name] = (hint, Field(default, alias=parameter.name))
-        arguments = create_model(
-            name,
-            __config__=ConfigDict(extra="forbid"),
-            **{_field_name(parameter): definition for parameter, definition in definitions.items()},
-        )
+        context_parameter, definitions = _parameters(function, name, context_type)
+        unknown = sorted(descriptions.keys() - definitions.keys() - {context_parameter})
+        if unknown:
+            raise Misconfigured(f"the docstring of the tool {name} describes {unknown[0]}, which is no parameter of it")
         try:
+            arguments = create_model(
+                name,
+                __config__=ConfigDict(extra="forbid"),
+                **{_field_name(parameter): definition for parameter, definition in definitions.items()},
+            )
+            schema = arguments.model_json_schema(schema_generator=_UntitledSchema)
+            for parameter, text in descriptions.items():
+                if parameter in definitions:
+                    schema["properties"][parameter].setdefault("description", text)
             offered = rap.OfferedTool(
                 name=name,
                 description=description,
-                input_schema=arguments.model_json_schema(schema_generator=_UntitledSchema),
+                input_schema=schema,
                 annotations=annotations,
                 display_script=display_script,
             )
         except ValidationError as error:
             raise Misconfigured(f"the tool {name}: {explain(error)}") from error
-        return cls(function, offered, arguments, tuple(definitions), context_parameter)
+        except PydanticUserError as error:
+            raise Misconfigured(f"a parameter of the tool {name} has a type without a JSON form: {error}") from error
+        return cls(function, offered, arguments, tuple(definitions), context_parameter, is_subscription)
+
+    @property
+    def is_generator(self) -> bool:
+        """Whether calling the function gives the events themselves."""
+        return inspect.isasyncgenfunction(self.function)
 
     def bound(self, arguments: Mapping[str, Any], context: object) -> dict[str, Any]:
         """Return the keyword arguments of the function.
@@ -98,8 +109,64 @@ class FunctionTool:
         """Return what the function returns; one that is not a coroutine runs in a thread of its own."""
         if inspect.iscoroutinefunction(self.function):
             return await self.function(**keywords)
-        value = await _in_thread(self.function, keywords)
+        value = await in_thread(self.function, **keywords)
         return await value if inspect.isawaitable(value) else value
+
+
+def _check_kind(function: Callable[..., Any], name: str, *, is_subscription: bool) -> None:
+    if inspect.isgeneratorfunction(function):
+        remedy = "write async def" if is_subscription else "return a list"
+        raise Misconfigured(f"the function {name} is a generator, and nothing would run it to its end; {remedy}")
+    if inspect.isasyncgenfunction(function) and not is_subscription:
+        raise Misconfigured(f"the function {name} yields; decorate it with @server.subscription, or return a list")
+
+
+def _parameters(function: Callable[..., Any], name: str, context_type: type) -> tuple[str | None, dict[str, Any]]:
+    """Return which parameter takes the context, and how pydantic is told of the others."""
+    try:
+        hints = typing.get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise Misconfigured(f"the annotations of the tool {name} cannot be read: {error}; import it") from error
+    context_parameter: str | None = None
+    definitions: dict[str, Any] = {}
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise Misconfigured(f"the tool {name} takes {parameter}; a tool's parameters are passed by name")
+        hint = hints.get(parameter.name)
+        if hint is None:
+            raise Misconfigured(f"the parameter {parameter.name} of the tool {name} has no type; annotate it")
+        if hint is context_type:
+            context_parameter = parameter.name
+            continue
+        if isinstance(parameter.default, FieldInfo):
+            raise Misconfigured(
+                f"the parameter {parameter.name} of the tool {name} has a Field as its default; "
+                "write Annotated[type, Field(...)]"
+            )
+        default = ... if parameter.default is parameter.empty else parameter.default
+        definitions[parameter.name] = (hint, Field(default, alias=parameter.name))
+    return context_parameter, definitions
+
+
+_ARGUMENTS = re.compile(r"^(?:Args|Arguments):[ ]*\n(?P<lines>(?:[ \t]+\S.*\n?|[ \t]*\n)*)", re.MULTILINE)
+_ARGUMENT = re.compile(r"^(?P<name>\w+)(?:\s*\([^)]*\))?:\s*(?P<text>.*)$", re.DOTALL)
+
+
+def _read_docstring(docstring: str) -> tuple[str, dict[str, str]]:
+    """Return the docstring without its ``Args:`` section (Google style), and what that says of each parameter."""
+    section = _ARGUMENTS.search(docstring)
+    if section is None:
+        return docstring, {}
+    rest = (docstring[: section.start()].rstrip() + "\n\n" + docstring[section.end() :].lstrip()).strip()
+    entries: list[str] = []
+    lines = inspect.cleandoc("\n" + section["lines"]).splitlines()
+    for line in lines:
+        if line[:1].isspace() and entries:
+            entries[-1] += " " + line.strip()
+        elif line.strip():
+            entries.append(line.strip())
+    found = [match for match in map(_ARGUMENT.match, entries) if match]
+    return rest, {match["name"]: match["text"].strip() for match in found}
 
 
 def _field_name(parameter: str) -> str:
@@ -119,7 +186,8 @@ class _UntitledSchema(GenerateJsonSchema):
         return made
 
 
-async def _in_thread(function: Callable[..., Any], keywords: Mapping[str, Any]) -> Any:
+async def in_thread(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+    """Return what ``function`` returns, which runs in a thread of its own."""
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
     context = contextvars.copy_context()
@@ -131,7 +199,7 @@ async def _in_thread(function: Callable[..., Any], keywords: Mapping[str, Any]) 
     def work() -> None:
         value, failure = None, None
         try:
-            value = context.run(function, **keywords)
+            value = context.run(function, *arguments, **keywords)
         except BaseException as error:  # noqa: BLE001 - raised again on the loop
             failure = error
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
@@ -143,24 +211,3 @@ async def _in_thread(function: Callable[..., Any], keywords: Mapping[str, Any]) 
     if failure is not None:
         raise failure
     return value
-
-
-def parts_of(value: Any) -> tuple[rap.TextPart | rap.ImagePart, ...]:
-    """Return what a function returned as parts of a result: texts and images as they are, all else as JSON.
-
-    Raises:
-        ValueError: it has no JSON form.
-    """
-    match value:
-        case None:
-            return (rap.TextPart(text="Done."),)
-        case str():
-            return (rap.TextPart(text=without_surrogates(value)),)
-        case Text():
-            return parts_of(value.text)
-        case Image():
-            return (rap.ImagePart(data=value.data, media_type=value.media_type),)
-        case list() | tuple() if value and all(isinstance(item, Text | Image) for item in value):
-            return tuple(part for item in value for part in parts_of(item))
-        case _:
-            return parts_of(json.dumps(to_jsonable_python(value), ensure_ascii=False))

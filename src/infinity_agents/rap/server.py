@@ -1,11 +1,13 @@
 """Write a tool server: a typed function is a tool, and ``ToolServer`` is an ASGI application that serves it.
 
-Parameters are described by ``Annotated[str, Field(description="A city")]``, the tool by its docstring::
+Its docstring and parameters are what the model reads::
 
     server = ToolServer(name="weather-tools")
 
     @server.tool(read_only=True)
-    async def get_weather(location: str) -> str: ...
+    async def get_weather(city: str) -> str:
+        \"\"\"Tell the weather of now in a city.\"\"\"
+        ...
 
     server.run(port=8001)
 """
@@ -13,170 +15,69 @@ Parameters are described by ``Annotated[str, Field(description="A city")]``, the
 import asyncio
 import contextlib
 import hmac
-import json
+import inspect
 import logging
-import secrets
 import socket
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar, overload
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypedDict, TypeVar, Unpack, overload
 
-import httpx
 from pydantic import ValidationError
 
-from ..conversation.content import without_surrogates
 from ..errors import Misconfigured, Undecodable
 from ..wire import rap
 from ..wire.inputs import explain
-from .functions import FunctionTool, parts_of
+from .asgi import Receive, Refused, Scope, Send, answer, body_of, refuse
+from .context import CHOICE_PATH, OpenQuestions, ToolContext
+from .functions import FunctionTool, in_thread
+from .loop_watch import LoopWatch
+from .posting import CallbackSender, Undelivered, handle_of, push, push_with
+from .results import Diff, Event, Image, Result, event_of, failed, shortened, succeeded
+
+__all__ = ["Diff", "Event", "Image", "Result", "ToolContext", "ToolOptions", "ToolServer", "Undelivered", "push"]
 
 MAX_REQUEST = 8 * 1024 * 1024
 """The largest body that a server takes, in bytes."""
 KNOWN_CALLS = 10_000
 """How many calls a server remembers, so as to do repeats of them once."""
-PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 60.0, 60.0, 60.0)
-"""Seconds between the tries of a callback that the runtime could not take."""
+RESULT_PATIENCE = 6 * 3600.0
+"""Seconds for which a result or a generator's event is tried again: so long a runtime waits for a call."""
 SHUTDOWN_GRACE = 5.0
-"""Seconds that running calls have to finish when the server stops."""
-
-CALLBACK_TIMEOUT = 30.0
-"""Seconds that the runtime has to take a callback."""
+"""Seconds that running calls have to finish when the server stops, and then to say that they did not."""
 
 _log = logging.getLogger(__name__)
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Function = TypeVar("Function", bound=Callable[..., Any])
-Outgoing = rap.ResultCallback | rap.EventCallback | rap.OauthCallback | rap.ChoiceCallback
 
 
-class Undelivered(Exception):
-    """The runtime did not take a callback; ``status`` is its HTTP status, ``None`` where there was no answer."""
+class ToolOptions(TypedDict, total=False):
+    """What a tool's author promises about it, and how people see its calls."""
 
-    def __init__(self, text: str, status: int | None) -> None:
-        super().__init__(text)
-        self.status = status
-
-
-@dataclass(frozen=True)
-class Subscribed:
-    """What a tool returns when it has started a subscription.
-
-    ``following`` runs once the runtime knows of the subscription, emits its events, and is cancelled with it.
-    """
-
-    text: str
-    following: Coroutine[Any, Any, None] | None = None
+    read_only: bool
+    """It changes nothing."""
+    destructive: bool
+    """It may destroy something."""
+    idempotent: bool
+    """Calling it twice does the same as calling it once."""
+    long_running: bool
+    """It may take days: the runtime waits 14 instead of 6 hours."""
+    requires_auth: str
+    """What a person must have logged in to, in words."""
+    display_script: str
+    """An expression over ``args`` that people see instead of the call."""
 
 
-class ToolContext:
-    """What a tool may know of its call, and say to the conversation while it works.
+@dataclass(eq=False, slots=True)
+class _Running:
+    """A call at work. It is a subscription once that is ``confirmed``."""
 
-    A parameter annotated with this class receives it, and the model does not see that parameter.
-    """
-
-    def __init__(self, invocation: rap.Invocation, server: "ToolServer", base_url: str) -> None:
-        self._invocation = invocation
-        self._server = server
-        self._base_url = base_url
+    invocation: rap.Invocation
+    confirmed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
-    def call_id(self) -> str:
-        """The runtime's id of the call: the same on every repeat."""
-        return self._invocation.id
-
-    @property
-    def thread_id(self) -> str:
-        """The conversation thread that made the call."""
-        return self._invocation.group_id
-
-    @property
-    def thread_ancestors(self) -> tuple[str, ...]:
-        """The threads above this one, from the root down."""
-        return self._invocation.thread_ancestors
-
-    @property
-    def user_id(self) -> str | None:
-        """The person for whom the call acts, where the runtime knows one."""
-        return self._invocation.user_id
-
-    async def emit(
-        self, text: str, *, associative: bool = False, final: bool = False, event_id: str | None = None
-    ) -> None:
-        """Tell the conversation of an event of the subscription that this call started.
-
-        An ``associative`` event goes to the thread itself, any other to a thread of its own. A ``final`` one ends the
-        subscription. A stable ``event_id`` makes a repeat harmless.
-
-        Raises:
-            Undelivered: the runtime did not take it.
-        """
-        await self._server._post(
-            self._invocation.callback_url,
-            rap.EventCallback(
-                group_id=self.thread_id,
-                tool_call_id=self.call_id,
-                text=text,
-                associative=associative,
-                final=final,
-                # Without an id of the author's, the tries of this one event still count as one.
-                event_id=event_id or secrets.token_hex(16),
-            ),
-        )
-
-    async def ask(self, prompt: str, choices: Sequence[str], *, default: int = 0) -> int:
-        """Ask the person to choose and return the index of the choice.
-
-        Raises:
-            Undelivered: the runtime did not take the question.
-        """
-        with self._server._question(self.call_id, len(choices), default) as question:
-            await self._server._post(
-                self._invocation.callback_url,
-                rap.ChoiceCallback(
-                    group_id=self.thread_id,
-                    id=self.call_id,
-                    call_id=self._invocation.call_id,
-                    prompt=prompt,
-                    choices=tuple(choices),
-                    default=default,
-                    response_url=f"{self._base_url}/choice/{question.key}",
-                ),
-            )
-            return await question.answer
-
-    async def authorize(self, url: str) -> None:
-        """Send the person a link by which to authorize this tool; ``url`` is https.
-
-        Raises:
-            Undelivered: the runtime did not take it.
-        """
-        await self._server._post(
-            self._invocation.callback_url,
-            rap.OauthCallback(group_id=self.thread_id, id=self.call_id, call_id=self._invocation.call_id, auth_url=url),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """A choice that waits for its answer; ``key`` is the secret part of its ``response_url``."""
-
-    key: str
-    call_id: str
-    choices: int
-    default: int
-    answer: asyncio.Future[int]
-
-
-class _Refused(Exception):
-    """The request is answered with ``status`` and the reason; ``allow`` is the method that would be right."""
-
-    def __init__(self, status: int, reason: str, *, allow: str | None = None) -> None:
-        super().__init__(reason)
-        self.status = status
-        self.allow = allow
+    def ids(self) -> tuple[str, str]:
+        return self.invocation.group_id, self.invocation.id
 
 
 class ToolServer:
@@ -201,64 +102,68 @@ class ToolServer:
         self.description = description
         self._url = url.rstrip("/") if url else None
         self._bearer_token = bearer_token
-        self._sleep = sleep
+        self._sender = CallbackSender(sleep)
         self._tools: dict[str, FunctionTool] = {}
+        self._cancel_hooks: list[Callable[..., Any]] = []
+        self._close_hooks: list[Callable[..., Any]] = []
         self._known: OrderedDict[tuple[str, ...], None] = OrderedDict()
-        self._calls: dict[asyncio.Task[None], tuple[str, str]] = {}
-        self._followers: dict[asyncio.Task[None], tuple[str, str]] = {}
-        self._questions: dict[str, _Question] = {}
-        self._client: httpx.AsyncClient | None = None
+        self._running: dict[asyncio.Task[None], _Running] = {}
+        self._telling: set[asyncio.Task[None]] = set()
+        self._questions = OpenQuestions()
+        self._watch = LoopWatch()
+        self._is_stopping = False
 
-    # -------------------------------------------------------------------- tools
+    # ------------------------------------------------------- what authors offer
 
     @overload
     def tool(self, function: Function, /) -> Function: ...
 
     @overload
-    def tool(
-        self,
-        *,
-        read_only: bool = False,
-        destructive: bool = False,
-        idempotent: bool = False,
-        long_running: bool = False,
-        requires_auth: str | None = None,
-        display_script: str | None = None,
-    ) -> Callable[[Function], Function]: ...
+    def tool(self, **options: Unpack[ToolOptions]) -> Callable[[Function], Function]: ...
 
-    def tool(
-        self,
-        function: Callable[..., Any] | None = None,
-        *,
-        read_only: bool = False,
-        destructive: bool = False,
-        idempotent: bool = False,
-        long_running: bool = False,
-        requires_auth: str | None = None,
-        display_script: str | None = None,
-    ) -> Any:
+    def tool(self, function: Callable[..., Any] | None = None, **options: Unpack[ToolOptions]) -> Any:
         """Offer a function as a tool, and return it as it was.
 
         Its name, docstring and annotated parameters are what the model reads. It may be async or not, and return text,
-        an ``Image``, a list of texts and images, ``Subscribed``, or anything that has a JSON form. What it raises
-        becomes an error result with the exception's type and message.
+        an ``Image``, a list of texts and images, a ``Result``, or anything that has a JSON form. What it raises becomes
+        an error result with the exception's type and message.
 
         Raises:
             Misconfigured: the function cannot be a tool; the text says why.
         """
+        return self._offering(function, options, is_subscription=False)
+
+    @overload
+    def subscription(self, function: Function, /) -> Function: ...
+
+    @overload
+    def subscription(self, **options: Unpack[ToolOptions]) -> Callable[[Function], Function]: ...
+
+    def subscription(self, function: Callable[..., Any] | None = None, **options: Unpack[ToolOptions]) -> Any:
+        """Offer a function as a tool that starts a subscription, and return it as it was.
+
+        An async generator yields the events: texts, or an ``Event``. It lives as long as the process. What it raises
+        before it first waits is an error result; later, the subscription's last event.
+
+        Any other function returns what confirms the subscription, and keeps ``ctx.handle`` for ``push``.
+
+        Raises:
+            Misconfigured: the function cannot be a tool; the text says why.
+        """
+        return self._offering(function, options, is_subscription=True)
+
+    def _offering(self, function: Callable[..., Any] | None, options: ToolOptions, *, is_subscription: bool) -> Any:
+        promises = dict(options)
+        display_script: Any = promises.pop("display_script", None)
+        annotations = rap.Annotations.model_validate(promises)
 
         def offer(function: Function) -> Function:
             tool = FunctionTool.of(
                 function,
                 context_type=ToolContext,
-                annotations=rap.Annotations(
-                    read_only=read_only,
-                    destructive=destructive,
-                    idempotent=idempotent,
-                    long_running=long_running,
-                    requires_auth=requires_auth,
-                ),
+                annotations=annotations,
                 display_script=display_script,
+                is_subscription=is_subscription,
             )
             if tool.offered.name in self._tools:
                 raise Misconfigured(f"the tool {tool.offered.name} stands there twice; rename one of the functions")
@@ -267,6 +172,37 @@ class ToolServer:
 
         return offer if function is None else offer(function)
 
+    def on_cancel(self, function: Function) -> Function:
+        """Have ``function(thread_id, call_id)`` called when nobody wants a call's result or events any more.
+
+        A running async function or generator gets ``CancelledError`` besides. It may be called about calls that this
+        server never heard of, and twice about one.
+        """
+        self._cancel_hooks.append(_hook(function, "thread_id", "call_id"))
+        return function
+
+    def on_close(self, function: Function) -> Function:
+        """Have ``function(thread_id)`` called when a thread, with all its calls and subscriptions, is closed."""
+        self._close_hooks.append(_hook(function, "thread_id"))
+        return function
+
+    async def push(
+        self,
+        handle: str,
+        text: str,
+        *,
+        final: bool = False,
+        associative: bool = False,
+        event_id: str | None = None,
+    ) -> None:
+        """Do what the function ``push`` does, over this server's connections.
+
+        Raises:
+            Undelivered: the runtime did not take it, in some four minutes.
+            ValueError: the handle is none, or the text is larger than 5.5 MB.
+        """
+        await push_with(self._sender, handle, Event(text, associative, final, event_id))
+
     # --------------------------------------------------------------------- ASGI
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -274,17 +210,12 @@ class ToolServer:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         elif scope["type"] == "http":
-            headers: list[tuple[bytes, bytes]] = []
             try:
-                status, fields = 200, await self._answer(scope, receive)
-            except _Refused as refusal:
-                status, fields = refusal.status, {"error": str(refusal)}
-                if refusal.allow:
-                    headers.append((b"allow", refusal.allow.encode()))
-            body = json.dumps(fields).encode()
-            headers += [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-            await send({"type": "http.response.start", "status": status, "headers": headers})
-            await send({"type": "http.response.body", "body": body})
+                fields = await self._answer(scope, receive)
+            except Refused as refusal:
+                await refuse(send, refusal)
+            else:
+                await answer(send, fields)
 
     async def _live(self, receive: Receive, send: Send) -> None:
         while True:
@@ -303,36 +234,37 @@ class ToolServer:
             rap.CANCEL_TOOL_CALL_PATH: self._cancel_tool_call,
             rap.MIGRATE_PATH: self._migrate,
         }
-        is_choice = path.startswith("/choice/")
+        choice_path, _, choice_key = path.rpartition("/")
+        is_choice = choice_path == CHOICE_PATH
         if path != rap.DISCOVERY_PATH and not is_choice and path not in routes:
-            raise _Refused(404, f"there is nothing at {path}; discovery is at {rap.DISCOVERY_PATH}")
+            raise Refused(404, f"there is nothing at {path}; discovery is at {rap.DISCOVERY_PATH}")
         wanted = "GET" if path == rap.DISCOVERY_PATH else "POST"
         if scope["method"] != wanted:
-            raise _Refused(405, f"{path} takes {wanted}, not {scope['method']}", allow=wanted)
+            raise Refused(405, f"{path} takes {wanted}, not {scope['method']}", allow=wanted)
         headers = {name.lower(): value for name, value in scope["headers"]}
         self._admit(headers)
         base_url = self._base_url(scope, headers)
         if path == rap.DISCOVERY_PATH:
             return self._manifest(base_url)
-        body = await _body(receive)
+        body = await body_of(receive, MAX_REQUEST)
         try:
             if is_choice:
-                self._take_answer(path.removeprefix("/choice/"), rap.parse_notice(body, rap.ChoiceAnswer))
+                self._questions.take(choice_key, rap.parse_notice(body, rap.ChoiceAnswer))
             else:
                 routes[path](body, base_url)
         except Undecodable as error:
-            raise _Refused(400, str(error)) from error
+            raise Refused(400, str(error)) from error
         return {"ok": True}
 
     def _admit(self, headers: Mapping[bytes, bytes]) -> None:
         # A browser names the page that sends a request. A page has no business here: it could call the tools of a
         # server that listens on loopback.
         if b"origin" in headers:
-            raise _Refused(403, "requests from web pages are not served")
+            raise Refused(403, "requests from web pages are not served")
         if self._bearer_token is not None:
             wanted = f"Bearer {self._bearer_token}".encode()
             if not hmac.compare_digest(headers.get(b"authorization", b""), wanted):
-                raise _Refused(401, "the bearer token is missing or wrong")
+                raise Refused(401, "the bearer token is missing or wrong")
 
     def _base_url(self, scope: Scope, headers: Mapping[bytes, bytes]) -> str:
         if self._url is not None:
@@ -342,7 +274,7 @@ class ToolServer:
         try:
             rap.origin(base_url)
         except ValueError as error:
-            raise _Refused(400, f"the Host header {host!r} makes no URL: {error}") from error
+            raise Refused(400, f"the Host header {host!r} makes no URL: {error}") from error
         return base_url
 
     def _manifest(self, base_url: str) -> Mapping[str, Any]:
@@ -354,7 +286,7 @@ class ToolServer:
                 tools=tuple(tool.offered for tool in self._tools.values()),
             )
         except ValidationError as error:
-            raise _Refused(500, f"the server has no valid manifest: {explain(error)}") from error
+            raise Refused(500, f"the server has no valid manifest: {explain(error)}") from error
         return manifest.to_json()
 
     def _invoke(self, body: bytes, base_url: str) -> None:
@@ -367,162 +299,163 @@ class ToolServer:
         self._known[key] = None
         if len(self._known) > KNOWN_CALLS:
             self._known.popitem(last=False)
-        self._start(self._calls, invocation, self._run(invocation, base_url, key))
+        running = _Running(invocation)
+        task = asyncio.create_task(self._run(running, base_url, key), name=f"the tool {invocation.operation[:128]}")
+        self._running[task] = running
+        task.add_done_callback(self._running.pop)
 
     def _close_thread(self, body: bytes, base_url: str) -> None:
         thread_id = rap.parse_notice(body, rap.CloseThread).thread_id
         self._cancel(lambda thread, _: thread == thread_id)
+        self._tell(self._close_hooks, {"thread_id": thread_id})
 
     def _cancel_tool_call(self, body: bytes, base_url: str) -> None:
         notice = rap.parse_notice(body, rap.CancelToolCall)
-        self._cancel(lambda thread, call: (thread, call) == (notice.thread_id, notice.tool_call_id))
+        self._cancel(lambda *ids: ids == (notice.thread_id, notice.tool_call_id))
+        self._tell(self._cancel_hooks, {"thread_id": notice.thread_id, "call_id": notice.tool_call_id})
 
     def _migrate(self, body: bytes, base_url: str) -> None:
         rap.parse_notice(body, rap.Migrate)  # the manifest does not say needsMigration: there is nothing to move
 
     def _cancel(self, is_meant: Callable[[str, str], bool]) -> None:
-        for task, about in [*self._calls.items(), *self._followers.items()]:
-            if is_meant(*about):
+        for task, running in self._running.items():
+            if is_meant(*running.ids):
                 task.cancel()
+
+    def _tell(self, hooks: list[Callable[..., Any]], ids: Mapping[str, str]) -> None:
+        for hook in hooks:
+            task = asyncio.create_task(self._called(hook, ids), name=f"the hook {hook.__name__}")
+            self._telling.add(task)
+            task.add_done_callback(self._telling.discard)
+
+    async def _called(self, hook: Callable[..., Any], ids: Mapping[str, str]) -> None:
+        try:
+            with self._watch.watching():
+                await (hook(*ids.values()) if inspect.iscoroutinefunction(hook) else in_thread(hook, *ids.values()))
+        except Exception:  # noqa: BLE001 - whoever sent the notice has its answer
+            _log.exception("the hook %s failed for %s", hook.__name__, dict(ids))
 
     # -------------------------------------------------------------------- calls
 
-    def _start(
-        self,
-        tasks: dict[asyncio.Task[None], tuple[str, str]],
-        invocation: rap.Invocation,
-        work: Coroutine[Any, Any, None],
-    ) -> None:
-        task = asyncio.create_task(work)
-        tasks[task] = (invocation.group_id, invocation.id)
-        task.add_done_callback(tasks.pop)
-
-    async def _run(self, invocation: rap.Invocation, base_url: str, key: tuple[str, ...]) -> None:
-        context = ToolContext(invocation, self, base_url)
-        result, following = await self._result(invocation, context)
+    async def _run(self, running: _Running, base_url: str, key: tuple[str, ...]) -> None:
         try:
-            await self._deliver(invocation, result)
+            await self._serve(running, base_url)
         except Undelivered as error:
-            _log.error("the result of call %s in thread %s is lost: %s", invocation.id, invocation.group_id, error)
-            self._known.pop(key, None)
-        else:
-            if following is not None:
-                self._start(self._followers, invocation, self._follow(invocation, context, following))
-                following = None
-        finally:
-            if following is not None:
-                following.close()
+            thread, call = running.ids
+            _log.error("a message of call %s in thread %s is lost: %s", call, thread, error)
+            if not running.confirmed.is_set():
+                self._known.pop(key, None)
+        except asyncio.CancelledError:
+            if self._is_stopping:
+                await self._say_so(running)
+            raise
 
-    async def _result(
-        self, invocation: rap.Invocation, context: ToolContext
-    ) -> tuple[rap.ResultCallback, Coroutine[Any, Any, None] | None]:
+    async def _serve(self, running: _Running, base_url: str) -> None:
+        invocation = running.invocation
         tool = self._tools.get(invocation.operation)
         if tool is None:
             offered = ", ".join(self._tools)
-            return _failed(invocation, f"There is no tool {invocation.operation!r} here; there are: {offered}."), None
+            text = f"There is no tool {invocation.operation!r} here; there are: {offered}."
+            return await self._deliver(failed(invocation, text), invocation)
+        context = ToolContext(invocation, sender=self._sender, questions=self._questions, base_url=base_url)
         try:
             keywords = tool.bound(invocation.arguments, context)
         except ValueError as error:
-            return _failed(invocation, f"Invalid arguments for {invocation.operation}: {error}"), None
-        following = None
+            text = f"Invalid arguments for {invocation.operation}: {error}"
+            return await self._deliver(failed(invocation, text), invocation)
+        if tool.is_generator:
+            return await self._follow(running, tool.function(**keywords))
+        return await self._deliver(await self._result(invocation, tool, keywords), invocation)
+
+    async def _result(
+        self, invocation: rap.Invocation, tool: FunctionTool, keywords: Mapping[str, Any]
+    ) -> rap.ResultCallback:
         try:
-            value = await tool.run(keywords)
-            if isinstance(value, Subscribed):
-                following = value.following
-                return _succeeded(invocation, value.text, subscription=True), following
-            return _succeeded(invocation, value), None
+            with self._watch.watching():
+                value = await tool.run(keywords)
+            return succeeded(invocation, value, subscription=tool.is_subscription)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a tool raises is for the model to read
             _log.exception("the tool %s failed in call %s", invocation.operation, invocation.id)
-            if following is not None:
-                following.close()
-            return _failed(invocation, _told(error)), None
+            return failed(invocation, _told(error))
 
-    async def _deliver(self, invocation: rap.Invocation, result: rap.ResultCallback) -> None:
+    async def _deliver(self, result: rap.ResultCallback, invocation: rap.Invocation) -> None:
         try:
-            await self._post(invocation.callback_url, result)
+            await self._sender.post(invocation.callback_url, result, patience=RESULT_PATIENCE)
+            return
+        except ValueError as error:
+            reason = str(error)
         except Undelivered as error:
             if error.status not in (400, 413):
                 raise
-            # The call still waits for a result, and the model can act on the reason.
-            await self._post(invocation.callback_url, _failed(invocation, f"The result was refused: {error}"))
+            reason = f"the result was refused: {error}"
+        # The call still waits for a result, and the model can act on the reason.
+        await self._sender.post(invocation.callback_url, failed(invocation, reason), patience=RESULT_PATIENCE)
 
-    async def _follow(
-        self, invocation: rap.Invocation, context: ToolContext, following: Coroutine[Any, Any, None]
-    ) -> None:
+    async def _follow(self, running: _Running, events: AsyncGenerator[Any, None]) -> None:
+        invocation = running.invocation
+        name = f"the subscription {invocation.operation}"
+        following = asyncio.create_task(self._push_all(running, events), name=name)
         try:
-            await following
-        except Undelivered as error:
-            _log.error("the subscription %s of thread %s has ended: %s", invocation.id, invocation.group_id, error)
+            with self._watch.watching():
+                # The generator runs up to where it first waits: what it refuses until then, it refuses the call.
+                await asyncio.sleep(0)
+                if not following.done():
+                    text = f"Subscribed with {invocation.operation}; the events come by themselves."
+                    await self._deliver(succeeded(invocation, text, subscription=True), invocation)
+                    running.confirmed.set()
+                await following
+        except Undelivered:
+            raise
         except (Exception, SystemExit) as error:  # noqa: BLE001 - as above
-            _log.exception("the subscription of call %s failed", invocation.id)
-            with contextlib.suppress(Undelivered):
-                await context.emit(f"The subscription failed: {_told(error)}", associative=True, final=True)
-
-    @contextlib.contextmanager
-    def _question(self, call_id: str, choices: int, default: int) -> Iterator[_Question]:
-        """Keep a question open, so that its answer finds its way back."""
-        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        question = _Question(secrets.token_urlsafe(16), call_id, choices, default, answer)
-        self._questions[question.key] = question
-        try:
-            yield question
+            _log.exception("the subscription %s of call %s failed", invocation.operation, invocation.id)
+            if running.confirmed.is_set():
+                await self._push_last(running, f"The subscription failed: {_told(error)}")
+            else:
+                await self._deliver(failed(invocation, _told(error)), invocation)
         finally:
-            del self._questions[question.key]
+            following.cancel()
+            await asyncio.wait([following])
 
-    def _take_answer(self, key: str, answer: rap.ChoiceAnswer) -> None:
-        question = self._questions.get(key)
-        if question is None:
-            raise _Refused(404, "the question is not open any more")
-        if answer.id != question.call_id:
-            raise _Refused(403, "the question is of another call")
-        selected = question.default if answer.selected is None else answer.selected
-        if not 0 <= selected < question.choices:
-            raise _Refused(400, f"selected {selected} is not an index into {question.choices} choices")
-        if not question.answer.done():
-            question.answer.set_result(selected)
+    async def _push_all(self, running: _Running, events: AsyncGenerator[Any, None]) -> None:
+        async with contextlib.aclosing(events):
+            async for value in events:
+                event = event_of(value)
+                await running.confirmed.wait()
+                await push_with(self._sender, handle_of(running.invocation), event, patience=RESULT_PATIENCE)
+                if event.final:
+                    return
+        await running.confirmed.wait()
+        await self._push_last(running, "The subscription has ended.")
 
-    # ---------------------------------------------------------------- callbacks
+    async def _push_last(self, running: _Running, text: str, *, patience: float = RESULT_PATIENCE) -> None:
+        last = Event(text, associative=True, final=True)
+        await push_with(self._sender, handle_of(running.invocation), last, patience=patience)
 
-    async def _post(self, url: str, callback: Outgoing) -> None:
-        """POST a callback until the runtime takes it.
-
-        Raises:
-            Undelivered: it was refused (4xx other than 429), or not taken in the last of eleven tries.
-        """
-        body = json.dumps(callback.to_json()).encode()
-        for pause in (*PAUSES, None):
-            status, text = await self._try(url, body)
-            if status is not None and status < 300:
-                return
-            is_passing = status is None or status >= 500 or status == 429
-            if pause is None or not is_passing:
-                raise Undelivered(f"the runtime did not take a {callback.type}: {text}", status)
-            await self._sleep(pause)
-
-    async def _try(self, url: str, body: bytes) -> tuple[int | None, str]:
-        if self._client is None:
-            self._client = httpx.AsyncClient(timeout=CALLBACK_TIMEOUT, follow_redirects=False, mounts=_UNPROXIED)
-        headers = {"Content-Type": "application/json"}
-        try:
-            async with self._client.stream("POST", url, content=body, headers=headers) as answer:
-                text = await anext(answer.aiter_text(500), "")
-                return answer.status_code, f"HTTP {answer.status_code} {text[:500]}".strip()
-        except _FAILURES as error:
-            return None, type(error).__name__  # its text may hold the URL, which is a secret
+    async def _say_so(self, running: _Running) -> None:
+        """Tell a conversation in one try that the server stops; otherwise it would wait for what never comes."""
+        with contextlib.suppress(Undelivered):
+            if running.confirmed.is_set():
+                await self._push_last(running, "The tool server stopped, and this subscription with it.", patience=0.0)
+            else:
+                result = failed(running.invocation, "The tool server stopped before the call was done.")
+                await self._sender.post(running.invocation.callback_url, result, patience=0.0)
 
     # ------------------------------------------------------------------ running
 
     async def aclose(self) -> None:
-        """Give running calls five seconds to finish, then cancel them and all subscriptions."""
-        if self._calls:
-            await asyncio.wait(list(self._calls), timeout=SHUTDOWN_GRACE)
-        left = [*self._calls, *self._followers]
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
+        """Give running calls five seconds to finish, then cancel them and all subscriptions, and tell who waits."""
+        self._is_stopping = True
+        calls = [task for task, running in self._running.items() if not running.confirmed.is_set()]
+        if calls or self._telling:
+            await asyncio.wait([*calls, *self._telling], timeout=SHUTDOWN_GRACE)
+        for _ in range(2):  # the second time, those that are still telling it
+            left = [*self._running, *self._telling]
+            for task in left:
+                task.cancel()
+            if left:
+                await asyncio.wait(left, timeout=SHUTDOWN_GRACE)
+        self._is_stopping = False
+        await self._sender.aclose()
 
     def run(self, *, host: str = "127.0.0.1", port: int = 8000) -> None:
         """Serve until interrupted; print the URL once requests are taken. Port 0 is any free port.
@@ -550,57 +483,13 @@ class ToolServer:
                 uvicorn.Server(config).run(sockets=[listening])
 
 
-# A proxy of the environment is for the world, not for this machine.
-_UNPROXIED = {"all://localhost": None, "all://127.0.0.1": None, "all://[::1]": None}
-
-# What httpx lets through beside its own: a host that is no name, a port that is no port, a group of these.
-_FAILURES = (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError, OverflowError, ExceptionGroup)
-
-# httpx logs the URL of every request, and a callback's is a secret.
-if logging.getLogger("httpx").level == logging.NOTSET:
-    logging.getLogger("httpx").setLevel(logging.WARNING)
-
-
-async def _body(receive: Receive) -> bytes:
-    """Return the body; what goes over the limit is read and dropped, so that the sender gets to the answer."""
-    body, size = bytearray(), 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise _Refused(400, "the request was not finished")
-        chunk = message.get("body", b"")
-        size += len(chunk)
-        if size <= MAX_REQUEST:
-            body += chunk
-        if not message.get("more_body", False):
-            break
-    if size > MAX_REQUEST:
-        raise _Refused(413, f"the body has {size} bytes, and {MAX_REQUEST} are allowed; send less")
-    return bytes(body)
-
-
-def _succeeded(invocation: rap.Invocation, value: Any, *, subscription: bool = False) -> rap.ResultCallback:
-    parts = parts_of(value)
-    only_text = parts[0].text if len(parts) == 1 and isinstance(parts[0], rap.TextPart) else None
-    return rap.ResultCallback(
-        group_id=invocation.group_id,
-        id=invocation.id,
-        call_id=invocation.call_id,
-        text=only_text,
-        content=parts if only_text is None else None,
-        subscription=subscription,
-    )
-
-
-def _failed(invocation: rap.Invocation, text: str) -> rap.ResultCallback:
-    return rap.ResultCallback(
-        group_id=invocation.group_id,
-        id=invocation.id,
-        call_id=invocation.call_id,
-        text=without_surrogates(text),
-        is_error=True,
-    )
+def _hook(function: Callable[..., Any], *ids: str) -> Callable[..., Any]:
+    try:
+        inspect.signature(function).bind(*ids)
+    except TypeError as error:
+        raise Misconfigured(f"the hook {function.__name__} must take ({', '.join(ids)}): {error}") from error
+    return function
 
 
 def _told(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return shortened(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)

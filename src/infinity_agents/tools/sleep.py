@@ -158,8 +158,8 @@ def _moment(call: Call) -> tuple[datetime, str]:
     if first < second:
         return first, " (That time comes twice on this day; this was the first.)"
     after = _after_gap(zone, second, first)
-    local = after.astimezone(zone)
-    return after, f" (The clock skips that time on this day; this is the first instant after the gap, {local:%H:%M}.)"
+    local = f"{after.astimezone(zone):%Y-%m-%d %H:%M}"
+    return after, f" (The clock skips that time on this day; this is the first instant after the gap, {local}.)"
 
 
 def _after_gap(zone: ZoneInfo, before: datetime, after: datetime) -> datetime:

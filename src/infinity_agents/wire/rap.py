@@ -63,12 +63,14 @@ def secure_url(url: str) -> str:
     Raises:
         ValueError: it is neither.
     """
-    if origin(url).startswith("http:") and not _is_loopback(urlsplit(url).hostname or ""):
+    if origin(url).startswith("http:") and not is_loopback(url):
         raise ValueError("a URL must be https, except on loopback")
     return url
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(url: str) -> bool:
+    """Return whether the host of ``url`` is this very machine."""
+    host = urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -210,7 +212,7 @@ def parse_manifest(body: bytes, base_url: str) -> Manifest:
         raise _refused(base_url, str(error)) from error
     manifest = read_manifest(fields, base_url)
     for number, tool in enumerate(manifest.tools):
-        fault = _schema_fault(tool.input_schema)
+        fault = schema_fault(tool.input_schema)
         if fault:
             raise _refused(base_url, f"tools.{number}.inputSchema of {tool.name!r}: {fault}")
     return manifest
@@ -235,7 +237,8 @@ def _refused(base_url: str, reason: str) -> Misconfigured:
     return Misconfigured(f"the manifest of {base_url} is refused: {reason}")
 
 
-def _schema_fault(schema: dict[str, Any]) -> str | None:
+def schema_fault(schema: dict[str, Any]) -> str | None:
+    """Return why ``schema`` is no JSON Schema that a runtime may check arguments by, or ``None``."""
     # Only a fetch needs these, and they cost a cold start dearly.
     from jsonschema.exceptions import SchemaError  # noqa: PLC0415
     from jsonschema.validators import validator_for  # noqa: PLC0415

@@ -1,0 +1,58 @@
+"""The little of ASGI that tool servers and their checks need: bodies with a limit, and answers in JSON."""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+class Refused(Exception):
+    """The request is answered with ``status`` and the reason; ``allow`` is the method that would be right."""
+
+    def __init__(self, status: int, reason: str, *, allow: str | None = None) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.allow = allow
+
+
+async def body_of(receive: Receive, most: int) -> bytes:
+    """Return the body; what goes over ``most`` bytes is read and dropped, so that the sender gets to the answer.
+
+    Raises:
+        Refused: 413 over ``most``; 400 where the sender hung up.
+    """
+    body, size = bytearray(), 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Refused(400, "the request was not finished")
+        chunk = message.get("body", b"")
+        size += len(chunk)
+        if size <= most:
+            body += chunk
+        if not message.get("more_body", False):
+            break
+    if size > most:
+        raise Refused(413, f"the body has {size} bytes, and {most} are allowed; send less")
+    return bytes(body)
+
+
+async def answer(send: Send, fields: Mapping[str, Any]) -> None:
+    """Answer 200 with ``fields``."""
+    await _send(send, 200, fields, [])
+
+
+async def refuse(send: Send, refusal: Refused) -> None:
+    """Answer with the refusal's status and reason."""
+    headers = [(b"allow", refusal.allow.encode())] if refusal.allow else []
+    await _send(send, refusal.status, {"error": str(refusal)}, headers)
+
+
+async def _send(send: Send, status: int, fields: Mapping[str, Any], headers: list[tuple[bytes, bytes]]) -> None:
+    body = json.dumps(fields).encode()
+    headers = [*headers, (b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
