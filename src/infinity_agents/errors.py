@@ -97,3 +97,7 @@ class ToolUnreachable(TellModel):
 
 class Misconfigured(InfinityError):
     """A setting, a file or a manifest is wrong; the text names it and the remedy."""
+
+
+class AlreadyHosted(Misconfigured):
+    """Another process is the host of the file."""

@@ -13,7 +13,7 @@ Embedding = Callable[[], OpenAdapters]
 
 
 async def play(world: World, scenario: Scenario, injector: FaultInjector) -> dict[str, Any]:
-    """Play ``scenario``; where the process dies, start a fresh one over what it left. Return what is left in the end."""
+    """Play ``scenario``; where the process dies, start a fresh one over what it left. Return what is left."""
     await world.boot(injector)
     for stage in scenario.stages:
         await stage(world)

@@ -39,7 +39,7 @@ async def test_p2_a_crash_after_the_commit_costs_no_completion(scenario: Scenari
 
 
 def _asked_since_the_last_commit(passed: list[str]) -> int:
-    """Return how many completions were asked for and not yet committed when the process died: those may be paid twice."""
+    """Return how many completions were asked for and not committed when the process died: those may be paid twice."""
     asked = 0
     for name in passed:
         if name == "after conversations.commit":

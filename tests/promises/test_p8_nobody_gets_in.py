@@ -1,4 +1,4 @@
-"""P8: callbacks and queues act only for callers who prove themselves; a result that nobody asked for changes nothing."""
+"""P8: queues and callbacks act only for callers who prove themselves; a result nobody asked for changes nothing."""
 
 import json
 

@@ -4,6 +4,7 @@ What would survive a crash is a ``...Data`` object: fresh adapters over the same
 holds JSON texts and immutable values, so nothing is shared with whoever wrote it or reads it.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -473,6 +474,10 @@ class MemoryInputQueue:
             if message.group_id in group_ids and (message.visible_at is None or message.visible_at <= now)
         ]
 
+    async def outstanding(self) -> Mapping[str, int]:
+        """Return how many messages each group has, whoever holds them."""
+        return Counter(message.group_id for message in self.data.messages.values())
+
     async def changed_elsewhere(self) -> bool:
         """Return ``False``: no other process reaches this one's memory."""
         return False
@@ -546,6 +551,10 @@ class MemoryOutputs:
             for place, output in enumerate(self.sent, 1)
             if place > after and places[output.output_id] == place and group_id in {None, output.group_id}
         ][:limit]
+
+    async def last_place(self) -> int:
+        """Return the place of the newest output; 0 where there is none."""
+        return max((place for place, _ in await self.outputs(limit=len(self.sent))), default=0)
 
 
 @dataclass(frozen=True, slots=True)

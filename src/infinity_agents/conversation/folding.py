@@ -65,17 +65,25 @@ def fold_batch(slice_: Slice, deliveries: Sequence[Delivery]) -> None:
         folded += _fold_waiting(slice_, room)
     for delivery in (*settling, *others):
         slice_.heard.append(delivery.identity)
-        if folded >= room and not slice_.thread.closed:
+        is_held = _is_held(slice_, delivery)
+        if folded >= room and not is_held and not _comes_first(slice_, delivery):
             slice_.deferred.append(delivery)
             continue
         _fold(slice_, delivery)
-        folded += 1
+        folded += not is_held
         folded += _fold_waiting(slice_, room - folded)
         if _is_stop(delivery):
             slice_.respond = False
+    # A person who must wait behind others was heard all the same: what waits before them does not pause the thread.
+    slice_.personal = slice_.personal or any(delivery.is_personal for delivery in deliveries)
     _spawn_event_threads(slice_)
     if _can_go_on(slice_):
         slice_.send(slice_.nudge_for(slice_.thread.id))
+
+
+def _comes_first(slice_: Slice, delivery: Delivery) -> bool:
+    """Whether ``delivery`` is folded however much this slice has done: else it might wait for what it would settle."""
+    return slice_.thread.closed or (slice_.is_busy and delivery.is_personal)
 
 
 def _can_go_on(slice_: Slice) -> bool:

@@ -92,12 +92,13 @@ class RequestedCall:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What the model said: reasoning and text, then at most one call."""
+    """What the model said: reasoning and text, then at most one call. ``is_whole`` tells that nobody cut it short."""
 
     said: tuple[Said, ...]
     call: RequestedCall | None
     usage: Usage
     reason: str
+    is_whole: bool = True
 
     @property
     def text(self) -> str:
@@ -176,4 +177,4 @@ class TurnBuffer:
         said = list(self.said)
         while said and isinstance(said[-1], Reasoning):
             said.pop()
-        return Turn(tuple(said), None, self.usage, reason)
+        return Turn(tuple(said), None, self.usage, reason, is_whole=False)

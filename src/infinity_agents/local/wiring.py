@@ -1,6 +1,7 @@
 """The embedded agent: everything over one SQLite file, with no account anywhere."""
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,12 +20,14 @@ from ..adapters.sqlite import (
     SqliteOutputs,
     SqliteStateStore,
     SqliteTimers,
+    host_of,
 )
 from ..adapters.sqlite.database import Synchronous
 from ..conversation import ids
 from ..conversation.content import JsonObject, Text
 from ..conversation.messages import Control, InputMessage, UserChoiceResponse, UserContent
 from ..conversation.outputs import Output
+from ..errors import Misconfigured
 from ..ports.model import Model
 from ..ports.observer import Observer
 from ..ports.tool import Tool
@@ -73,8 +76,9 @@ class LocalAgent:
     ) -> Self:
         """Open the agent that lives in the file ``path``; a file that is not there is made.
 
-        ``tool_servers`` are base URLs, or configurations; ``tools`` run in this process. Without a ``model``, the demo
-        model speaks. ``synchronous`` is SQLite's word: only with ``FULL`` does a commit outlive a power cut.
+        ``tool_servers`` are base URLs, or configurations; the secret of the auth ``bearer:NAME`` is the environment
+        variable of that name. ``tools`` run in this process. Without a ``model``, the demo model speaks.
+        ``synchronous`` is SQLite's word: only with ``FULL`` does a commit outlive a power cut.
 
         Raises:
             Misconfigured: the file, or a tool server's URL, cannot be used; the text names it and the remedy.
@@ -83,7 +87,7 @@ class LocalAgent:
         settings, clock = settings or AgentSettings(), SystemClock()
         database = SqliteDatabase(path, clock, synchronous)
         identity = Identity.beside(database.path)
-        queue, state, http = SqliteInputQueue(database), SqliteStateStore(database), HttpxClient()
+        queue, state, http = SqliteInputQueue(database), SqliteStateStore(database), HttpxClient(bearer=environment_secret)
         outputs, timers = SqliteOutputs(database), SqliteTimers(database, queue)
         base_url = f"http://{HOST}:{identity.port}{PATH}"
         services = Services(
@@ -138,6 +142,11 @@ class LocalAgent:
         """Return what people were told, with its places in the log, oldest first, from behind the place ``after``."""
         return await self.outputs_log.outputs(after=after, group_id=group_id, limit=limit)
 
+    @property
+    def hosted_by(self) -> str | None:
+        """The process id of the file's host, this process or another; ``None`` where there is none."""
+        return host_of(self.database.path)
+
     def host(self, observer: Observer | None = None, settings: HostSettings | None = None) -> Host:
         """Return the host of this file; it works while it is open as a context."""
         services = self.services
@@ -173,6 +182,18 @@ class LocalAgent:
         """Close the file and the connections. The host must have stopped."""
         await self.http.aclose()
         self.database.close()
+
+
+async def environment_secret(name: str) -> str:
+    """Return the value of the environment variable ``name``.
+
+    Raises:
+        Misconfigured: it is not set.
+    """
+    value = os.environ.get(name, "")
+    if not value:
+        raise Misconfigured(f"the environment variable {name}, which holds a tool server's token, is not set; set it")
+    return value
 
 
 def _tool_sets(tool_servers: Sequence[str | ToolSetConfig]) -> tuple[ToolSetConfig, ...]:

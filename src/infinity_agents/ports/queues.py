@@ -1,6 +1,6 @@
 """The queues: input to threads, output to people, dead letters."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -175,6 +175,10 @@ class LocalInputQueue(InputQueue, DeadLetters, Protocol):
         """Return the visible messages of these groups in order, without taking them: those behind what is held."""
         ...
 
+    async def outstanding(self) -> Mapping[str, int]:
+        """Return how many messages each group has: those that are held, and those that wait for their time, too."""
+        ...
+
     async def changed_elsewhere(self) -> bool:
         """Tell whether another process may have put messages there since the last time that this was asked."""
         ...
@@ -187,4 +191,8 @@ class OutputLog(OutputSender, Protocol):
         self, *, after: int = 0, group_id: str | None = None, limit: int = 1000
     ) -> Sequence[tuple[int, Output]]:
         """Return outputs with their places in the log, oldest first, from behind the place ``after``; no repeats."""
+        ...
+
+    async def last_place(self) -> int:
+        """Return the place of the newest output; 0 where there is none."""
         ...

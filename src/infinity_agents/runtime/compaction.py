@@ -8,7 +8,7 @@ from ..conversation.history import UserEntry
 from ..conversation.lineage import compaction_range
 from ..conversation.slice import Slice, size_of
 from ..conversation.turn import Turn, TurnBuffer
-from ..errors import ContextTooLong
+from ..errors import ContextTooLong, DeadlineReached
 from ..ports.model import ModelRequest
 from .prompt import system_prompt
 from .reading import reading
@@ -20,6 +20,7 @@ async def shorten(run: Run, slice_: Slice, listen: Callable[[ModelRequest, TurnB
 
     Raises:
         ContextTooLong: there is nothing left to summarise, or not even the oldest part fits.
+        DeadlineReached: the summary was not whole in time.
     """
     thread = slice_.thread
     room = slice_.window - slice_.window // ANSWER_SHARE
@@ -40,6 +41,8 @@ async def shorten(run: Run, slice_: Slice, listen: Callable[[ModelRequest, TurnB
     turn = await listen(request, TurnBuffer(thread.model))
     slice_.usage += turn.usage
     slice_.spoke = True
+    if not turn.is_whole:
+        raise DeadlineReached(f"thread {thread.id}: the summary was not whole in time")
     if not turn.text.strip():
         raise ContextTooLong(f"thread {thread.id}: {thread.model} gave no summary of what does not fit its window")
     slice_.summarise(slice_.history_from + count, turn.text)

@@ -30,11 +30,13 @@ from ..conversation.turn import (
     Turn,
     TurnBuffer,
 )
-from ..errors import ContextTooLong, DeadlineReached, InfinityError, ModelError, TellModel
+from ..errors import ContextTooLong, DeadlineReached, InfinityError, ModelError, StepCancelled, TellModel
 from ..ports.model import ModelRequest
 from ..ports.tool import Tool, ToolAnswer
 from .arguments import check_arguments, read_arguments
+from .cancellation import Cancellation
 from .compaction import shorten
+from .observing import Silent
 from .prompt import system_prompt
 from .reading import reading
 from .retry import is_worth_trying
@@ -51,6 +53,7 @@ async def complete(run: Run, slice_: Slice) -> None:
     Raises:
         ModelError: no usable turn came, and trying again in this slice has no prospect.
         DeadlineReached: the time was over before anything was said.
+        StepCancelled: so was the step.
     """
     toolbox = await run.toolbox(slice_.thread.root_id)
     if slice_.is_new:
@@ -77,16 +80,20 @@ async def complete(run: Run, slice_: Slice) -> None:
 
 async def _turn(run: Run, slice_: Slice, toolbox: Toolbox) -> Turn:
     """Return the next turn, after as many tries as the error's type and the time allow."""
+    # Nobody is to take a summary for what the model says to them.
+    unseen = replace(run, observer=Silent())
     attempt = 1
-    shortened = False
+    too_long = shortened = False
     while True:
         try:
+            if too_long:
+                await shorten(run, slice_, lambda request, heard: _listen(unseen, slice_, request, heard))
+                too_long, shortened = False, True
             return await _stream(run, slice_, toolbox)
         except ContextTooLong:
-            if shortened:
+            if too_long or shortened:
                 raise
-            shortened = True
-            await shorten(run, slice_, lambda request, heard: _listen(run, slice_, request, heard))
+            too_long = True
         except ModelError as error:
             run.observe(TurnDropped(slice_.thread.id, str(error)))
             attempt += 1
@@ -112,29 +119,27 @@ async def _listen(run: Run, slice_: Slice, request: ModelRequest, heard: TurnBuf
     """Return what the model says; cut short where the time is over or the step is cancelled."""
     left = run.time_left()
     allowed = None if left is None else max(left - _COMMIT_MARGIN, 0.0)
-    cancellation = run.cancellation
+    cancellation = run.cancellation or Cancellation()
+    if cancellation.is_cancelled:
+        raise StepCancelled(f"thread {slice_.thread.id}: the step was cancelled before the model said anything")
     run.trip("model")
     try:
         async with asyncio.timeout(allowed) as scope:
-            if cancellation is not None:
-                loop = asyncio.get_running_loop()
-                cancellation.attach(lambda: scope.reschedule(loop.time()))
-                if cancellation.is_cancelled:
-                    scope.reschedule(loop.time())
+            loop = asyncio.get_running_loop()
+            cancellation.attach(lambda: None if scope.expired() else scope.reschedule(loop.time()))
             async for event in run.services.model.stream(request):
                 heard.hear(event)
                 _show(run, slice_, event)
     except TimeoutError:
-        if cancellation is not None and cancellation.is_cancelled:
-            return heard.cut_short("cancelled")
-        if not heard.has_text:
-            raise DeadlineReached(
-                f"thread {slice_.thread.id}: the time was over before the model said anything"
+        if heard.has_text:
+            return heard.cut_short("cancelled" if cancellation.is_cancelled else "deadline")
+        if cancellation.is_cancelled:
+            raise StepCancelled(
+                f"thread {slice_.thread.id}: the step was cancelled before the model said anything"
             ) from None
-        return heard.cut_short("deadline")
+        raise DeadlineReached(f"thread {slice_.thread.id}: the time was over before the model said anything") from None
     finally:
-        if cancellation is not None:
-            cancellation.attach(None)
+        cancellation.attach(None)
     return heard.whole()
 
 
@@ -149,7 +154,13 @@ def _show(run: Run, slice_: Slice, event: ModelEvent) -> None:
 
 
 def _write(run: Run, slice_: Slice, turn: Turn) -> None:
-    """Take the turn into the slice: its text is told, and a window that fills up asks for compaction."""
+    """Take the turn into the slice: its text is told, and a window that fills up asks for compaction.
+
+    Raises:
+        DeadlineReached: it is half a summary; nobody could read any more what the other half stands for.
+    """
+    if slice_.thread.kind is ThreadKind.COMPACTION and not turn.is_whole:
+        raise DeadlineReached(f"thread {slice_.thread.id}: the summary was not whole in time")
     slice_.spoke = True
     slice_.usage += turn.usage
     said = tuple(_storable(block) for block in turn.said)
@@ -286,7 +297,13 @@ def _is_written(slice_: Slice, call: Call) -> bool:
 
 
 def _display(tool: Tool | None, call: Call) -> str:
-    return tool.display(call.arguments) if tool is not None else f"{call.tool}(…)"
+    if tool is not None:
+        try:
+            return tool.display(call.arguments)
+        except Exception:
+            # The arguments may be anything: they are shown before they are found to fit.
+            _log.exception("the tool %s cannot show the call %s", call.tool, call.id)
+    return f"{call.tool}(…)"
 
 
 @dataclass(frozen=True, slots=True)

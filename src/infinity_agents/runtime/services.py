@@ -1,5 +1,6 @@
 """What a step works with: the ports, the settings, and the run of one thread's part of a step."""
 
+import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ from ..ports.tool import Tool, ToolServers, ToolSpec
 from ..settings import AgentSettings
 from ..wire.keys import Keyring
 from .cancellation import Cancellation
+
+_log = logging.getLogger(__name__)
 
 
 class CallbackUrls(Protocol):
@@ -71,7 +74,11 @@ class Run:
     _toolbox: Toolbox | None = None
 
     def observe(self, event: AgentEvent) -> None:
-        self.observer.observe(event)
+        """Let the observer see ``event``. Whoever only watches cannot make the step fail."""
+        try:
+            self.observer.observe(event)
+        except Exception:
+            _log.exception("the observer %s failed on %s", type(self.observer).__name__, type(event).__name__)
 
     def trip(self, port: str) -> None:
         """Count one call to ``port``."""

@@ -61,7 +61,7 @@ OpenAdapters = Callable[[Clock], Awaitable[Adapters]]
 
 
 @dataclass(slots=True)
-class ToolServer:
+class RecordingToolServer:
     """A tool server in a process of its own: it outlives crashes, and does each call once, by its id."""
 
     calls: dict[str, tuple[str, Call]] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class RemoteTool:
     """A tool of the tool server; ``refuses`` makes the server say no."""
 
     name: str
-    server: ToolServer
+    server: RecordingToolServer
     refuses: str | None = None
     error: Exception | None = None
     call_timeout: timedelta | None = None
@@ -119,7 +119,7 @@ class RemoteTools:
     """The ``ToolServers`` of a world."""
 
     tools: Mapping[str, RemoteTool]
-    server: ToolServer
+    server: RecordingToolServer
 
     async def load(self, session_id: str) -> Toolset:
         return Toolset(self.tools)
@@ -147,7 +147,7 @@ class World:
     ) -> None:
         self.open_adapters = open_adapters
         self.model = model
-        self.server = ToolServer()
+        self.server = RecordingToolServer()
         self.tools = {name: RemoteTool(name, self.server) for name in tools}
         self.settings = settings or AgentSettings()
         self.clock = FrozenClock()

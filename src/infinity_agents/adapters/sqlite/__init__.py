@@ -3,7 +3,7 @@
 from .blobs import SqliteBlobStore
 from .conversations import SqliteConversationStore
 from .database import SqliteDatabase
-from .lock import HostLock
+from .lock import HostLock, host_of
 from .outputs import SqliteOutputs
 from .queue import SqliteInputQueue
 from .state import SqliteStateStore
@@ -18,4 +18,5 @@ __all__ = [
     "SqliteOutputs",
     "SqliteStateStore",
     "SqliteTimers",
+    "host_of",
 ]

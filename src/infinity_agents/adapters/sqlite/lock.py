@@ -6,7 +6,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ...errors import Misconfigured
+from ...errors import AlreadyHosted, Misconfigured
 
 
 class HostLock:
@@ -15,13 +15,14 @@ class HostLock:
     Processes that only send or read messages open the file without it.
 
     Raises:
-        Misconfigured: another process is the host; the text names the lock's file and that process.
+        AlreadyHosted: another process is the host; the text names the lock's file and that process.
+        Misconfigured: the lock's file cannot be opened.
     """
 
     # The kernel's lock, not the file's existence, is what counts: it ends with the process, however that dies.
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(f"{path}.lock")
+        self.path = _lock_of(path)
         try:
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
@@ -33,7 +34,7 @@ class HostLock:
         except BlockingIOError as error:
             holder = os.read(self._file, 32).decode(errors="replace").strip() or "unknown"
             os.close(self._file)
-            raise Misconfigured(
+            raise AlreadyHosted(
                 f"process {holder} is already the host of {path} (it holds {self.path}); stop it, or name another file"
             ) from error
         os.ftruncate(self._file, 0)
@@ -52,3 +53,23 @@ class HostLock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release()
+
+
+def host_of(path: str | Path) -> str | None:
+    """Return the process id of the host of the file ``path``, ``None`` where it has none."""
+    try:
+        file = os.open(_lock_of(path), os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        # Shared, so that two who ask at the same moment do not take each other for the host.
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return os.read(file, 32).decode(errors="replace").strip() or "unknown"
+    finally:
+        os.close(file)
+    return None
+
+
+def _lock_of(path: str | Path) -> Path:
+    return Path(f"{path}.lock")

@@ -36,6 +36,12 @@ class SqliteOutputs:
             ).fetchall()
         return [(seq, wire.decode(body)) for seq, body in rows]
 
+    async def last_place(self) -> int:
+        """Return the place of the newest output; 0 where there is none."""
+        with self._database.read() as connection:
+            (place,) = connection.execute("SELECT ifnull(max(seq), 0) FROM outputs").fetchone()
+        return int(place)
+
     async def prune(self, before: datetime) -> int:
         """Forget outputs sent before ``before``, all but the newest; return how many."""
         # The newest stays, so that no place in the log is ever given twice.

@@ -2,7 +2,7 @@
 
 import secrets
 import sqlite3
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from ...conversation import ids
@@ -116,6 +116,11 @@ class SqliteInputQueue:
                 (*group_ids, micros(self._clock.now())),
             ).fetchall()
         return [_received(row) for row in rows]
+
+    async def outstanding(self) -> Mapping[str, int]:
+        """Return how many messages each group has, whoever holds them."""
+        with self._database.read() as connection:
+            return dict(connection.execute("SELECT group_id, count(*) FROM messages GROUP BY group_id").fetchall())
 
     async def changed_elsewhere(self) -> bool:
         """Tell whether another connection has written to the file since the last time that this was asked."""

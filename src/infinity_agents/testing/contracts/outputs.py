@@ -49,6 +49,15 @@ class OutputLogContract:
         await log.send(_output(4))
         assert _values(await log.outputs(after=third)) == [_output(4)]
 
+    async def test_a_reader_may_begin_at_the_end(self) -> None:
+        log = await self.make()
+        assert await log.last_place() == 0
+        for version in (1, 2, 1):
+            await log.send(_output(version))
+        assert _values(await log.outputs(after=await log.last_place())) == []
+        await log.send(_output(3))
+        assert [place for place, _ in await log.outputs()][-1] == await log.last_place()
+
     async def test_a_reader_may_follow_one_group(self) -> None:
         log = await self.make()
         for version, group_id in enumerate(["a", "b", "a"]):

@@ -209,6 +209,15 @@ class InputQueueContract:
         await queue.delete([first])
         assert _bodies(await _receive(queue)) == [["g2", "g3"], ["i1"]]
 
+    async def test_one_knows_how_much_each_group_has(self) -> None:
+        queue = await self.make(FrozenClock())
+        assert await queue.outstanding() == {}
+        await _send(queue, "g1", "g2", "h1", "i1")
+        (_, held, (last,)) = await _receive(queue, batch=1)
+        await queue.release(held, delay=30)
+        await queue.delete([last])
+        assert await queue.outstanding() == {"g": 2, "h": 1}
+
     # --------------------------------------------------------------------------------------------- deduplication
 
     async def test_a_repeat_within_five_minutes_is_dropped(self) -> None:
