@@ -10,7 +10,8 @@ class AgentSettings:
 
     ``interrupt`` is what a person's message does to a running call: ``detach`` lets it run on and reports its result
     later, ``cancel`` cancels it. ``compact_at`` is the share of the model's window from which on the oldest entries
-    are summarised. ``inline_bytes`` is the size from which on a value goes to the blob store.
+    are summarised. ``inline_bytes`` is the size from which on a value goes to the blob store. A warm process holds the
+    histories of ``cached_threads`` threads, and ``cached_bytes`` of such values.
     """
 
     system_prompt: str = ""
@@ -23,3 +24,4 @@ class AgentSettings:
     inline_bytes: int = 256 * 1024
     model_tries: int = 5
     cached_threads: int = 64
+    cached_bytes: int = 32 * 1024 * 1024

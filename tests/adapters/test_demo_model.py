@@ -120,6 +120,19 @@ async def test_a_child_does_its_task_reports_and_closes():
     assert closed == ("close_thread", {"thread_id": "c.t1"})
 
 
+async def test_a_child_that_cannot_do_its_task_reports_that():
+    offered = [tool.spec for tool in CLOCKLESS]
+    _, call = await turn(user("What time is it in Tokyo"), tools=offered, stack=("c", "c.t1"))
+    assert call == ("report_to_parent", {"report": "I cannot do that: I have no tool 'get_time'."})
+
+
+async def test_what_is_impossible_later_in_the_plan_is_told_then():
+    asked = user("What time is it in Tokyo, then call nothing")
+    call, result = ToolCallEntry(CallBody("1", "get_time", {})), ToolResultEntry(ResultBody("1", (Text("noon"),)))
+    said, call = await turn(asked, call, result)
+    assert (said, call) == ("(demo model) It is noon. I cannot do that: I have no tool 'nothing'.", None)
+
+
 async def test_a_late_result_is_told():
     history = [
         user("run the slow job"),

@@ -398,14 +398,15 @@ class TestPauses:
             pending=call("c"),
             calls=[call("s", "subscribed")],
             waiting=waiting,
-            children=["root.child"],
+            children=["root.child", "root.other"],
+            paused=("root.child",),
             recent_slices=200,
         )
         fold(slice_, says("go on"))
         assert slice_.thread.paused_at is None
         assert entries(slice_) == ["result of c: sunny", "event about spawning: one", "user: go on"]
         assert len(slice_.spawned) == 1
-        assert "nudge to root.child" in effects(slice_)
+        assert [done for done in effects(slice_) if done.startswith("nudge")] == ["nudge to root.child"]
         assert sorted(slice_.undeferred) == [(2, 0), (2, 1), (2, 2)]
         assert slice_.respond
 

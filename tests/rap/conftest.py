@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +15,7 @@ from infinity_agents.adapters.httpx_client import HttpxClient
 from infinity_agents.conversation.ledger import Call, CallState
 from infinity_agents.conversation.threads import Thread, ThreadKind
 from infinity_agents.errors import StoreUnavailable
+from infinity_agents.rap.asgi import listening_socket
 from infinity_agents.rap.callbacks import callback_url
 from infinity_agents.rap.server import ToolServer
 from infinity_agents.testing.doubles import START, FrozenClock
@@ -135,7 +135,7 @@ async def serve() -> AsyncIterator[Callable[[Any], Awaitable[str]]]:
     async with contextlib.AsyncExitStack() as stack:
 
         async def start(app: Any) -> str:
-            listening = socket.create_server(("127.0.0.1", 0))
+            listening = listening_socket("127.0.0.1", 0)
             config = uvicorn.Config(app, log_level="warning", lifespan="on")
             config.load()
             server = uvicorn.Server(config)

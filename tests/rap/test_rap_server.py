@@ -12,7 +12,6 @@ from datetime import date
 from enum import StrEnum
 from typing import Annotated, Any
 
-import httpx
 import pytest
 from pydantic import BaseModel, Field
 
@@ -556,10 +555,17 @@ class TestCancelling:
         await result_of(url, "_noop")
         assert sorted(ended) == ["a", "b"]
 
-    async def test_what_is_left_at_the_end_is_cancelled(self, kit, url, invoke, ended):
+    async def test_what_is_left_at_the_end_is_cancelled_and_says_so(self, kit, url, invoke, receiver, ended):
         await invoke(url, "wait")
         await kit.aclose()
         assert ended == ["call-1"]
+        [told] = [request.json for request in receiver.requests]
+        assert (told["is_error"], told["text"]) == (True, "The tool server stopped before the call was done.")
+
+    async def test_a_runtime_that_is_down_does_not_keep_the_server_from_stopping(self, kit, url, invoke, clock, ended):
+        await invoke(url, "wait", callback_url="http://127.0.0.1:1/callback/token")
+        await kit.aclose()
+        assert (ended, clock.slept) == (["call-1"], [])
 
     async def test_a_running_call_may_finish(self, kit, serve, invoke, receiver, monkeypatch):
         monkeypatch.setattr("infinity_agents.rap.server.SHUTDOWN_GRACE", 5)
@@ -700,7 +706,7 @@ class TestBothSides:
         await receiver.heard(2)
         assert self.messages[1].content.content == (Text("ordered coffee"),)
 
-    async def test_a_result_over_the_receivers_limit_still_ends_the_call(
+    async def test_a_result_of_seven_megabytes_is_an_error_for_the_model(
         self, kit, serve, http, state, clock, receiver, call, context
     ):
         @kit.tool
@@ -710,10 +716,10 @@ class TestBothSides:
 
         tools = await self.loaded(kit, serve, http, state, clock)
         await tools["big"].execute(call("big", tool_set="kit"), context(receiver.url + "/callback"))
-        await receiver.heard(2)
+        await receiver.heard(1)
         [message] = self.messages
         assert message.content.is_error is True
-        assert "HTTP 413" in message.content.content[0].text
+        assert "5500000 are allowed; send less" in message.content.content[0].text
 
     async def test_another_calls_token_answers_nothing(self, client, receiver, call, context):
         told = context(receiver.url + "/callback")

@@ -104,6 +104,12 @@ async def a_world(
     return world
 
 
+def rescript(world: World, script: dict[str, Rule] | Script | Sequence[Reply]) -> None:
+    """Have the model go by another script from now on."""
+    spoken = by_last_words(script) if isinstance(script, dict) else script
+    world.model._script = spoken
+
+
 def person(text: str, thread_id: str = "t", **fields: Any) -> Delivery:
     """Return a delivery of what a person says."""
     return Delivery(InputMessage(Text(text), thread_id, **fields), f"queue-{next(_numbers)}")

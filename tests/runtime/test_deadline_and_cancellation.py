@@ -21,7 +21,7 @@ from infinity_agents.ports.model import ModelRequest
 from infinity_agents.runtime import Cancellation
 from infinity_agents.testing.scripted_model import Reply, ScriptedModel, breaks, heard, says, text_of
 from infinity_agents.testing.world import World
-from tests.runtime.stepping import a_world, kinds, ours, person, step, texts
+from tests.runtime.stepping import a_world, kinds, ours, person, rescript, step, texts
 
 
 class Hanging(ScriptedModel):
@@ -116,7 +116,7 @@ async def test_a_stream_that_hangs_from_the_start_is_stopped() -> None:
 
 
 async def test_after_the_deadline_the_same_message_is_handled_by_the_next_delivery() -> None:
-    world, _ = await hanging(when=lambda request: len(world.model.requests) == 0)  # type: ignore[attr-defined]
+    world, _ = await hanging(when=lambda request: len(world.model.requests) == 0)
     message = person("hello")
     assert isinstance(await step(world, message, deadline=world.clock.now() + timedelta(seconds=1)), Failed)
     assert isinstance(await step(world, message), Completed)
@@ -156,7 +156,7 @@ async def test_half_a_summary_of_a_compaction_child_is_not_taken() -> None:
     outcome = await step(world, person(COMPACTION_PROMPT, child), deadline=world.clock.now() + timedelta(seconds=1))
     assert isinstance(outcome, Failed)
     await step(world, person("what is my name?"))
-    assert "my name is Ann, and I owe you 7" in [text_of(entry) for entry in world.model.requests[-1].entries]  # type: ignore[attr-defined]
+    assert "my name is Ann, and I owe you 7" in [text_of(entry) for entry in world.model.requests[-1].entries]
 
 
 async def test_half_a_summary_inside_the_slice_is_not_taken() -> None:
@@ -167,13 +167,13 @@ async def test_half_a_summary_inside_the_slice_is_not_taken() -> None:
     def script(request: ModelRequest) -> Reply:
         return breaks(ContextTooLong("too long")) if len(request.entries) > 2 else says("Understood.")
 
-    model._script = script  # noqa: SLF001
+    rescript(world, script)
     await in_time(world, "my name is Ann")
     outcome = await in_time(world, "what is my name?")
     assert isinstance(outcome, Failed)
     assert await kinds(world) == ["user", "assistant"]
     assert (await world.adapters.conversations.history("t"))[0][0] == 0
-    assert world.adapters.conversations.data.threads["t"].summaries == {}  # type: ignore[attr-defined]
+    assert world.adapters.conversations.data.threads["t"].summaries == {}
 
 
 # Cancellation.

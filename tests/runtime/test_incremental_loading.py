@@ -84,7 +84,7 @@ async def test_after_a_summary_only_newer_entries_are_read() -> None:
     await step(world, person("go on"))
     assert (trips.loads[-1][0].known_to, fresh(trips)) == (6, 0)
     assert read(world) == ["go on"]
-    assert world.model.requests[-1].summary == "In short."  # type: ignore[attr-defined]
+    assert world.model.requests[-1].summary == "In short."
     await step(world, person("and on"))
     assert fresh(trips) == 0
     assert read(world) == ["go on", "Understood.", "and on"]
@@ -100,7 +100,7 @@ async def test_a_summary_that_another_process_wrote_shortens_what_a_warm_one_hol
     await world.settle()
     await warm.step([person("go on")])
     assert read(world) == ["go on"]
-    assert world.model.requests[-1].summary == "In short."  # type: ignore[attr-defined]
+    assert world.model.requests[-1].summary == "In short."
 
 
 async def test_a_step_that_lost_the_fence_knows_better_on_its_next_try() -> None:
@@ -125,7 +125,7 @@ async def test_a_step_that_failed_leaves_no_trace_in_what_is_held() -> None:
     world, _ = await counted()
     await step(world, person("one"))
     broken = world.system
-    good, world.model = world.model, ScriptedModel(lambda request: 1 / 0)  # type: ignore[arg-type,return-value]
+    good, world.model = world.model, ScriptedModel(lambda request: 1 / 0)
     broken.services = world.services(FaultInjector())
     assert isinstance(await step(world, person("two")), Failed)
     world.model = good
@@ -167,7 +167,7 @@ async def test_what_is_written_per_slice_does_not_grow_with_the_conversation() -
     sizes = []
     for turn in range(200):
         await step(world, person(f"hello {turn:03}"))
-        rows = store.data.threads["t"]  # type: ignore[attr-defined]
+        rows = store.data.threads["t"]
         sizes.append(
             sum(map(len, rows.entries.values())) + len(rows.record) + sum(map(len, rows.effects.values()))
         )
@@ -186,5 +186,5 @@ async def test_a_process_forgets_the_thread_that_it_has_not_seen_for_longest() -
     assert fresh(trips) == 0
     await step(world, person("two", "b"))
     assert fresh(trips) == 2
-    assert [text_of(entry) for entry in world.model.requests[-1].entries] == ["one", "Understood.", "two"]  # type: ignore[attr-defined]
-    assert isinstance(world.model.requests[-1].entries[0].content[0], Text)  # type: ignore[attr-defined]
+    assert [text_of(entry) for entry in world.model.requests[-1].entries] == ["one", "Understood.", "two"]
+    assert isinstance(world.model.requests[-1].entries[0].content[0], Text)

@@ -178,5 +178,5 @@ async def test_a_large_value_is_fetched_once_by_a_warm_process() -> None:
     world, trips = await warm(person("x" * 300_000), person("hello again"))
     await step(world, person("and once more"))
     assert trips.calls == SPEAK
-    assert isinstance(world.model.requests[-1].entries[0].content[0], Text)  # type: ignore[attr-defined]
+    assert isinstance(world.model.requests[-1].entries[0].content[0], Text)
     agrees(world, trips, model=1)

@@ -181,10 +181,11 @@ class AnthropicModel:
         while True:
             body = self._body(request, reasons=reasons)
             try:
-                return await client.messages.create(**body)
+                messages = client.beta.messages if "betas" in body else client.messages
+                return await messages.create(**body)
             except BadRequestError as error:
                 complaint = error.message
-                if "extra_headers" in body and any(word in complaint for word in ("block_binding", "anthropic-beta")):
+                if "betas" in body and any(word in complaint for word in ("block_binding", "anthropic-beta")):
                     self._unbound.add(request.model)
                 elif reasons and "thinking" in complaint:
                     reasons = False
@@ -218,7 +219,7 @@ class AnthropicModel:
         elif _version(model) >= _BINDS_SINCE and request.model not in self._unbound:
             # These models think unasked, and refuse what a child or a compacted thread replays; told so, they drop it.
             body["thinking"] = {"type": "adaptive", **body.get("thinking", {}), "block_binding": _BINDING}
-            body["extra_headers"] = {"anthropic-beta": _BINDING_BETA}
+            body["betas"] = [_BINDING_BETA]
         return body
 
     def _client(self) -> "AsyncAnthropic":
@@ -292,7 +293,8 @@ def _refusal(error: "APIStatusError", where: str) -> ModelError:
         return ContextTooLong(told)
     if kind == "authentication_error" or status == 401:
         return ModelForbidden(f"{where} refuses the key: check ANTHROPIC_API_KEY")
-    if kind in {"permission_error", "billing_error"} or status in {402, 403} or "spend_limit" in (error.error_code or ""):
+    is_unpaid = kind == "billing_error" or status == 402 or "spend_limit" in (error.error_code or "")
+    if is_unpaid or kind == "permission_error" or status == 403:
         return ModelForbidden(told)
     if kind == "rate_limit_error" or status == 429:
         return ModelThrottled(told)

@@ -235,12 +235,20 @@ def _plan(text: str, scene: _Scene) -> list[_Move]:
         return [_close(scene, report=text[event.end() :])]
     moves: list[_Move] = []
     for step in _THEN.split(text):
-        moves += _step(step.strip(), scene)
-    if is_child:
-        asked = re.search(r"\breport:\s*(.+)", text, re.DOTALL)
-        report = asked[1] if asked else _told_so_far(scene) or "done"
-        moves += [_Call("report_to_parent", {"report": report}), _close(scene)]
-    return moves
+        moves += (_if_offered(move, scene) for move in _step(step.strip(), scene))
+    if not is_child:
+        return moves
+    possible = [move for move in moves if not isinstance(move, _Impossible)]
+    asked = re.search(r"\breport:\s*(.+)", text, re.DOTALL)
+    impossible = " ".join(f"I cannot do that: {move.why}." for move in moves if isinstance(move, _Impossible))
+    report = asked[1] if asked else f"{_told_so_far(scene)} {impossible}".strip() or "done"
+    return [*possible, _Call("report_to_parent", {"report": report}), _close(scene)]
+
+
+def _if_offered(move: _Move, scene: _Scene) -> _Move:
+    if isinstance(move, _Call) and move.tool not in scene.tools:
+        return _Impossible(f"I have no tool {move.tool!r}")
+    return move
 
 
 def _step(step: str, scene: _Scene) -> Sequence[_Move]:
@@ -297,11 +305,9 @@ def _answer(request: ModelRequest) -> tuple[str, _Call | None]:
     # A child goes on after a failure: its last moves are to report and to close.
     is_over = has_failed and len(scene.stack) == 1
     next_move = None if is_over else _next(plan, since)
-    if isinstance(next_move, _Call) and next_move.tool not in scene.tools:
-        next_move = _Impossible(f"I have no tool {next_move.tool!r}")
-    if isinstance(next_move, _Call):
+    if isinstance(next_move, _Call) and next_move.tool in scene.tools:
         return (f"(demo model) {said}" if said else ""), next_move
-    if isinstance(next_move, _Impossible) and not since:
+    if isinstance(next_move, _Impossible) and not isinstance(request.entries[-1], EventEntry):
         said = f"{said} I cannot do that: {next_move.why}.".strip()
     if isinstance(next_move, _Reports) and not said:
         said = "My children are at work; I shall tell you what they report."

@@ -5,7 +5,7 @@ holds JSON texts and immutable values, so nothing is shared with whoever wrote i
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
@@ -80,7 +80,12 @@ class MemoryConversationStore:
         summary = self._summary(thread.id, rows, lineage)
         start = max(summary.up_to if summary else 0, request.known_to or 0)
         calls = [stored.calls.decode(text) for text in rows.calls.values()]
-        deferred = sorted(rows.deferred.items())
+        waiting = sorted(rows.deferred.items())
+        deferred = tuple(
+            replace(stored.deliveries.decode(text), deferred_as=place)
+            for place, text in waiting[: request.deferred_limit]
+        )
+        named = request.call_ids.union(*(delivery.calls_named for delivery in deferred))
         commits = self._family_commits(rows.root_id)
         person_heard_at = max((commit.at for commit in commits if commit.personal), default=None)
         counted_after = max(request.count_since or _LONG_AGO, person_heard_at or _LONG_AGO)
@@ -90,22 +95,20 @@ class MemoryConversationStore:
             summary=summary,
             entries=self._visible(thread, rows, lineage, start),
             entries_from=start,
-            calls=tuple(call for call in calls if call.state in ACTIVE_STATES or call.id in request.call_ids),
+            calls=tuple(call for call in calls if call.state in ACTIVE_STATES or call.id in named),
             heard=request.message_ids & rows.inbox.keys(),
             effects=tuple(
                 PlannedEffect(version, ordinal, stored.effects.decode(text))
                 for (version, ordinal), text in sorted(rows.effects.items())
             ),
-            deferred=tuple(
-                replace(stored.deliveries.decode(text), deferred_as=place)
-                for place, text in deferred[: request.deferred_limit]
-            ),
-            deferred_more=len(deferred) > request.deferred_limit,
+            deferred=deferred,
+            deferred_more=len(waiting) > request.deferred_limit,
             choices=tuple(stored.choices.decode(text) for text in rows.choices.values()),
             children=tuple(child for child in rows.children if not self._thread(child).closed),
             root_metadata=self._root_metadata(thread),
             recent_slices=sum(commit.spoke and commit.at > counted_after for commit in commits),
             person_heard_at=person_heard_at,
+            paused=tuple(self._paused(rows.root_id, other_than=thread.id)),
         )
 
     def _thread(self, thread_id: str) -> Thread:
@@ -133,6 +136,13 @@ class MemoryConversationStore:
         if thread.parent_id is None:
             return thread.metadata
         return self._thread(thread.root_id).metadata if thread.root_id in self.data.threads else None
+
+    def _paused(self, root_id: str, *, other_than: str) -> Iterator[str]:
+        for thread_id, rows in self.data.threads.items():
+            if rows.root_id == root_id and thread_id != other_than:
+                thread = stored.threads.decode(rows.record)
+                if thread.paused_at is not None and not thread.closed:
+                    yield thread_id
 
     def _family_commits(self, root_id: str) -> list[CommitRow]:
         family = [rows for rows in self.data.threads.values() if rows.root_id == root_id]

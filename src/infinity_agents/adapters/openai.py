@@ -1,4 +1,4 @@
-"""Models behind the chat completions protocol: OpenAI's own, and every endpoint that speaks it (Ollama, vLLM, hosted)."""
+"""Models behind chat completions: OpenAI's own, and those of every endpoint that speaks it, as Ollama and vLLM do."""
 
 import json
 import logging
@@ -301,9 +301,9 @@ class OpenAIModel:
             return ModelThrottled(told)
         if status == 404:
             return ModelInvalid(f"{told}. Is there such a model? {self._hint()}")
-        if status is None or status in {408, 409}:
-            return ModelInterrupted(told)
-        return ModelOverloaded(told) if status >= 500 else ModelInvalid(told)
+        if "server_error" in complaint or "overload" in complaint or (status or 0) >= 500:
+            return ModelOverloaded(told)
+        return ModelInterrupted(told) if status in {None, 408, 409} else ModelInvalid(told)
 
 
 # What is sent.

@@ -76,14 +76,21 @@ def fold_batch(slice_: Slice, deliveries: Sequence[Delivery]) -> None:
             slice_.respond = False
     # A person who must wait behind others was heard all the same: what waits before them does not pause the thread.
     slice_.personal = slice_.personal or any(delivery.is_personal for delivery in deliveries)
+    if slice_.personal:
+        slice_.wake_paused()
     _spawn_event_threads(slice_)
     if _can_go_on(slice_):
         slice_.send(slice_.nudge_for(slice_.thread.id))
 
 
 def _comes_first(slice_: Slice, delivery: Delivery) -> bool:
-    """Whether ``delivery`` is folded however much this slice has done: else it might wait for what it would settle."""
-    return slice_.thread.closed or (slice_.is_busy and delivery.is_personal)
+    """Whether ``delivery`` is folded however much this slice has done.
+
+    A person's message is, where the next slice would read nothing but what waits for the running call before it.
+    """
+    if slice_.thread.closed:
+        return True
+    return delivery.is_personal and slice_.is_busy and len(slice_.waiting) >= slice_.settings.deliveries_per_slice
 
 
 def _can_go_on(slice_: Slice) -> bool:

@@ -216,6 +216,22 @@ class Delivery:
         return (self.identity, self.dedup_id)
 
     @property
+    def calls_named(self) -> tuple[str, ...]:
+        """The calls that the message is about: what becomes of it depends on what the ledger says of them."""
+        match self.message.synthetic:
+            case SubscriptionEvent() | ThreadReport() | ParentMessage() | CallDeadline() as tag:
+                return (tag.tool_call_id,)
+            case _:
+                pass
+        match self.message.content:
+            case ToolResult(id=call_id) | OauthRequired(id=call_id) | UserChoiceRequired(id=call_id):
+                return (call_id,)
+            case UserChoiceResponse(choice_id=call_id):
+                return (call_id,)
+            case _:
+                return ()
+
+    @property
     def is_personal(self) -> bool:
         """Whether a person said it: plain user content that none of our functions wrote."""
         return not self.proven and self.message.synthetic is None and isinstance(self.message.content, UserContent)

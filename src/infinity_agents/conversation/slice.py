@@ -70,6 +70,7 @@ class Slice:
     root_metadata: JsonObject | None = None
     person_heard_at: datetime | None = None
     recent_slices: int = 0
+    paused: tuple[str, ...] = ()
     defers: bool = True
 
     first_position: int = 0
@@ -336,9 +337,16 @@ class Slice:
         self.did.append("paused")
 
     def resume(self) -> None:
+        """Stage the end of a pause; a thread that stopped in the middle of its turn goes on with it."""
         self.thread = replace(self.thread, paused_at=None)
-        for child in self.children:
-            self.send(self.nudge_for(child))
+        if self.history and isinstance(self.history[-1], ToolResultEntry):
+            self.respond = True
+
+    def wake_paused(self) -> None:
+        """Have every other thread of the family that reached a limit look whether it may go on."""
+        for thread_id in self.paused:
+            self.send(self.nudge_for(thread_id))
+        self.paused = ()
 
     def nudge_for(self, thread_id: str) -> InputMessage:
         """Return a message that wakes ``thread_id`` and says nothing."""

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ from ..ports.blobs import BlobStore
 from ..ports.clock import Clock
 from ..ports.queues import InputSender
 from ..ports.state import StateStore
+from ..rap.asgi import listening_socket
 from ..rap.callbacks import BadCallback, ViewUpdate, read_token, receive, token_in
 from ..runtime.large_values import sendable
 from ..wire.keys import Keyring
@@ -122,7 +122,7 @@ async def serving(receiver: CallbackReceiver, port: int) -> AsyncIterator[None]:
     except ImportError as error:
         raise Misconfigured("the host needs uvicorn: pip install 'infinity-agents[local]'") from error
     try:
-        listening = socket.create_server((HOST, port))
+        listening = listening_socket(HOST, port)
     except OSError as error:
         raise Misconfigured(
             f"the callback port {port}, which tool servers know from calls made before, cannot be had "

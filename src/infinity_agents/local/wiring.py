@@ -87,7 +87,11 @@ class LocalAgent:
         settings, clock = settings or AgentSettings(), SystemClock()
         database = SqliteDatabase(path, clock, synchronous)
         identity = Identity.beside(database.path)
-        queue, state, http = SqliteInputQueue(database), SqliteStateStore(database), HttpxClient(bearer=environment_secret)
+        queue, state, http = (
+            SqliteInputQueue(database),
+            SqliteStateStore(database),
+            HttpxClient(bearer=environment_secret),
+        )
         outputs, timers = SqliteOutputs(database), SqliteTimers(database, queue)
         base_url = f"http://{HOST}:{identity.port}{PATH}"
         services = Services(

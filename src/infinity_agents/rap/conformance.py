@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import secrets
-import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -16,7 +15,7 @@ from ..errors import Misconfigured, Undecodable
 from ..ports.http import HttpClient, HttpResponse, HttpUnreachable
 from ..wire import rap
 from ..wire.inputs import explain
-from .asgi import Receive, Refused, Scope, Send, answer, body_of, refuse
+from .asgi import Receive, Refused, Scope, Send, answer, body_of, listening_socket, refuse
 from .tool import TRY_TIMEOUT, excerpt
 from .toolsets import DISCOVERY_TIMEOUT, MAX_MANIFEST
 
@@ -101,6 +100,11 @@ class _Called:
     def is_taken(self) -> bool:
         return all((_status(answer) or 500) < 300 for answer in self.answers)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the server has nothing left to do."""
+        return any(not result.subscription for result in self.heard.results)
+
 
 @dataclass
 class _Check:
@@ -129,6 +133,7 @@ class _Check:
             await asyncio.gather(self._unknown_tool(endpoint), self._tools(endpoint, tools, chosen))
             await self._malformed(endpoint)
             await self._oversize(endpoint)
+        await self._cancel_what_is_left()
         self._accepted()
         self._callbacks()
         await self._lifecycle(needs_migration=manifest is not None and manifest.needs_migration)
@@ -285,7 +290,7 @@ class _Check:
         if not called.is_taken:
             self._found("done-once", "skipped", f"{name}: the invocation was not taken")
         elif results:
-            self._judge("done-once", results == 1, f"{name}: {results} results for {len(called.answers)} posts")
+            self._judge("done-once", results == 1, f"{name}: {results} result(s) for {len(called.answers)} posts")
         elif called.heard.callbacks:
             self._found("done-once", "skipped", f"{name}: it asks a person first")
         else:
@@ -306,6 +311,13 @@ class _Check:
             self._found(rule, "broken", f"{what}: it asks a person first")
         else:
             self._silent(rule, what)
+
+    async def _cancel_what_is_left(self) -> None:
+        """Leave no question open and no subscription behind."""
+        left = [call.invocation for call in self.calls if not call.is_over]
+        notices = [rap.CancelToolCall(thread_id=call.group_id, tool_call_id=call.id) for call in left]
+        bodies = [json.dumps(notice.to_json()).encode() for notice in notices]
+        await asyncio.gather(*(self._send("POST", self.url + rap.CANCEL_TOOL_CALL_PATH, body) for body in bodies))
 
     def _silent(self, rule: str, what: str) -> None:
         silence = f"{what}: no callback within {self.patience:g} seconds"
@@ -535,7 +547,7 @@ async def _listening() -> AsyncIterator[_Listener]:
         import uvicorn  # noqa: PLC0415 - an optional extra
     except ImportError as error:
         raise Misconfigured("the checks need uvicorn: pip install 'infinity-agents[local]'") from error
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+    with listening_socket("127.0.0.1", 0) as listening:
         listener = _Listener(f"http://127.0.0.1:{listening.getsockname()[1]}")
         config = uvicorn.Config(
             listener, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1

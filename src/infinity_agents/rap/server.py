@@ -17,7 +17,6 @@ import contextlib
 import hmac
 import inspect
 import logging
-import socket
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -28,7 +27,7 @@ from pydantic import ValidationError
 from ..errors import Misconfigured, Undecodable
 from ..wire import rap
 from ..wire.inputs import explain
-from .asgi import Receive, Refused, Scope, Send, answer, body_of, refuse
+from .asgi import Receive, Refused, Scope, Send, answer, body_of, listening_socket, refuse
 from .context import CHOICE_PATH, OpenQuestions, ToolContext
 from .functions import FunctionTool, in_thread
 from .loop_watch import LoopWatch
@@ -428,7 +427,7 @@ class ToolServer:
         await self._push_last(running, "The subscription has ended.")
 
     async def _push_last(self, running: _Running, text: str, *, patience: float = RESULT_PATIENCE) -> None:
-        last = Event(text, associative=True, final=True)
+        last = Event(shortened(text), associative=True, final=True)
         await push_with(self._sender, handle_of(running.invocation), last, patience=patience)
 
     async def _say_so(self, running: _Running) -> None:
@@ -470,7 +469,7 @@ class ToolServer:
         if not self._tools:
             raise Misconfigured(f"the tool server {self.name!r} has no tools; decorate a function with @server.tool")
         try:
-            listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+            listening = listening_socket(host, port)
         except OSError as error:
             raise Misconfigured(f"cannot listen on {host} port {port}: {error.strerror}; use --port 0") from error
         shown_host = f"[{host}]" if ":" in host else host
@@ -492,4 +491,4 @@ def _hook(function: Callable[..., Any], *ids: str) -> Callable[..., Any]:
 
 
 def _told(error: BaseException) -> str:
-    return shortened(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

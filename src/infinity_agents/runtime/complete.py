@@ -120,8 +120,7 @@ async def _listen(run: Run, slice_: Slice, request: ModelRequest, heard: TurnBuf
     left = run.time_left()
     allowed = None if left is None else max(left - _COMMIT_MARGIN, 0.0)
     cancellation = run.cancellation or Cancellation()
-    if cancellation.is_cancelled:
-        raise StepCancelled(f"thread {slice_.thread.id}: the step was cancelled before the model said anything")
+    _refuse_cancelled(slice_, cancellation)
     run.trip("model")
     try:
         async with asyncio.timeout(allowed) as scope:
@@ -133,14 +132,16 @@ async def _listen(run: Run, slice_: Slice, request: ModelRequest, heard: TurnBuf
     except TimeoutError:
         if heard.has_text:
             return heard.cut_short("cancelled" if cancellation.is_cancelled else "deadline")
-        if cancellation.is_cancelled:
-            raise StepCancelled(
-                f"thread {slice_.thread.id}: the step was cancelled before the model said anything"
-            ) from None
+        _refuse_cancelled(slice_, cancellation)
         raise DeadlineReached(f"thread {slice_.thread.id}: the time was over before the model said anything") from None
     finally:
         cancellation.attach(None)
     return heard.whole()
+
+
+def _refuse_cancelled(slice_: Slice, cancellation: Cancellation) -> None:
+    if cancellation.is_cancelled:
+        raise StepCancelled(f"thread {slice_.thread.id}: the step was cancelled before the model said anything")
 
 
 def _show(run: Run, slice_: Slice, event: ModelEvent) -> None:

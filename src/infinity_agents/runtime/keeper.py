@@ -115,7 +115,9 @@ class Keeper:
                         tool_set=content.tool_set,
                     ),
                     group_id=letter.group_id,
-                    message_id=ids.message_id("dead", letter.group_id, letter.queue_id),
+                    # By call, not by letter: while the model is out of reach this answer ends among the dead letters
+                    # too and is given again, and people are to be told of it once.
+                    message_id=ids.message_id("dead", letter.group_id, content.id),
                 )
             )
             return

@@ -4,6 +4,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ..conversation.content import Part
 from ..conversation.history import Entry
 from ..ports.conversations import Snapshot
 
@@ -25,10 +26,37 @@ class Held:
 
 
 @dataclass(slots=True)
+class LargeCache:
+    """Keeps the large values last read, ``most`` bytes of them, so that each is fetched and parsed once."""
+
+    most: int = 0
+    _held: OrderedDict[str, tuple[int, tuple[Part, ...]]] = field(default_factory=OrderedDict)
+    _size: int = 0
+
+    def get(self, sha256: str) -> tuple[Part, ...] | None:
+        """Return what the value of that hash says, where it is held."""
+        if sha256 not in self._held:
+            return None
+        self._held.move_to_end(sha256)
+        return self._held[sha256][1]
+
+    def put(self, sha256: str, size: int, parts: tuple[Part, ...]) -> None:
+        """Hold ``parts``, which stand for ``size`` bytes, instead of what has not been read for longest."""
+        if size > self.most or sha256 in self._held:
+            return
+        self._held[sha256] = size, parts
+        self._size += size
+        while self._size > self.most:
+            _, (gone, _) = self._held.popitem(last=False)
+            self._size -= gone
+
+
+@dataclass(slots=True)
 class HistoryCache:
     """Keeps the histories of the threads last seen, so that their next slice reads only what is new."""
 
     most: int
+    large: LargeCache = field(default_factory=LargeCache)
     _held: OrderedDict[str, Held] = field(default_factory=OrderedDict)
 
     def get(self, thread_id: str) -> Held | None:

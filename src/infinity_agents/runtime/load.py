@@ -5,17 +5,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 from ..conversation.history import Entry, is_plain, readable
-from ..conversation.messages import (
-    CallDeadline,
-    Delivery,
-    OauthRequired,
-    ParentMessage,
-    SubscriptionEvent,
-    ThreadReport,
-    ToolResult,
-    UserChoiceRequired,
-    UserChoiceResponse,
-)
+from ..conversation.messages import Delivery
 from ..errors import StoreUnavailable
 from ..ports.conversations import LoadRequest, Snapshot
 from .known import Held, HistoryCache, Loaded
@@ -30,7 +20,7 @@ async def load(run: Run, thread_id: str, deliveries: Iterable[Delivery], cache: 
     heard, named = set[str](), set[str]()
     for delivery in deliveries:
         heard.update(delivery.known_as)
-        named.update(_calls_named(delivery))
+        named.update(delivery.calls_named)
     request = LoadRequest(
         thread_id=thread_id,
         message_ids=frozenset(heard),
@@ -64,19 +54,3 @@ def _joined(held: Held | None, snapshot: Snapshot) -> tuple[list[Entry], int, li
         return fresh, snapshot.entries_from, special
     kept = [place for place in held.special if place >= start]
     return [*held.entries[start - held.start :], *fresh], start, [*kept, *special]
-
-
-def _calls_named(delivery: Delivery) -> Iterable[str]:
-    message = delivery.message
-    match message.synthetic:
-        case SubscriptionEvent() | ThreadReport() | ParentMessage() | CallDeadline():
-            yield message.synthetic.tool_call_id
-        case _:
-            pass
-    match message.content:
-        case ToolResult() | OauthRequired() | UserChoiceRequired():
-            yield message.content.id
-        case UserChoiceResponse():
-            yield message.content.choice_id
-        case _:
-            pass

@@ -49,6 +49,7 @@ def _known(services: Services, loaded: Loaded, now: datetime, defers: bool) -> S
         root_metadata=snapshot.root_metadata,
         person_heard_at=snapshot.person_heard_at,
         recent_slices=snapshot.recent_slices,
+        paused=snapshot.paused,
         defers=defers,
     )
 

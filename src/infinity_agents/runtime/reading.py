@@ -37,12 +37,18 @@ async def _fetch(run: Run, entries: Sequence[Entry], sees: bool) -> dict[str, tu
     }
 
     async def one(key: str) -> tuple[str, tuple[Part, ...]]:
+        held = run.large.get(key)
+        if held is not None:
+            return key, held
         run.trip("blobs")
         try:
-            value = content_from_json(json.loads(await run.services.blobs.get(key)))
+            kept = await run.services.blobs.get(key)
         except KeyError:
             return key, (Text("[a large value that is no longer kept]"),)
-        return key, value.parts if isinstance(value, Parts) else (value,)
+        value = content_from_json(json.loads(kept))
+        parts = value.parts if isinstance(value, Parts) else (value,)
+        run.large.put(key, len(kept), parts)
+        return key, parts
 
     return dict(await asyncio.gather(*(one(key) for key in sorted(wanted))))
 

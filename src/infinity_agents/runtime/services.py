@@ -21,6 +21,7 @@ from ..ports.tool import Tool, ToolServers, ToolSpec
 from ..settings import AgentSettings
 from ..wire.keys import Keyring
 from .cancellation import Cancellation
+from .known import LargeCache
 
 _log = logging.getLogger(__name__)
 
@@ -70,6 +71,7 @@ class Run:
     observer: Observer
     deadline: datetime | None = None
     cancellation: Cancellation | None = None
+    large: LargeCache = field(default_factory=LargeCache)
     round_trips: Counter[str] = field(default_factory=Counter)
     _toolbox: Toolbox | None = None
 

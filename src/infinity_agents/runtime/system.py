@@ -12,7 +12,7 @@ from ..conversation.outputs import Output
 from ..ports.conversations import LoadRequest
 from ..ports.observer import Observer
 from ..ports.queues import DeferQueue
-from .known import HistoryCache
+from .known import HistoryCache, LargeCache
 from .services import Services
 from .thread import ThreadHandle
 
@@ -22,7 +22,8 @@ class AgentSystem:
 
     def __init__(self, services: Services) -> None:
         self.services = services
-        self._cache = HistoryCache(services.settings.cached_threads)
+        settings = services.settings
+        self._cache = HistoryCache(settings.cached_threads, LargeCache(settings.cached_bytes))
 
     @property
     def cached_threads(self) -> int:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from ..conversation.events import Completed, Failed, Skipped, StepFinished, StepOutcome
+from ..conversation.folding import must_wait
 from ..conversation.messages import Delivery
 from ..conversation.slice import Slice
 from ..errors import FenceLost
@@ -47,14 +48,22 @@ class ThreadHandle:
 
         Without ``defer``, events that meet a running call are deferred durably, inside the commit.
         """
-        if defer is not None:
-            try:
-                inputs = await self.filter_deferrable(inputs, defer)
-            except Exception as error:  # noqa: BLE001 - a thread's edge: its failure is its outcome
-                return self._failed(error, Run(self.services, observer or Silent()))
-            if not inputs:
-                return Skipped()
-        return await self.step_no_defer(inputs, observer, cancel, deadline=deadline, defers=defer is None)
+        if defer is None:
+            return await self.step_no_defer(inputs, observer, cancel, deadline=deadline, defers=True)
+        run = Run(self.services, observer or Silent())
+        try:
+            batch = await self.filter_deferrable(inputs, defer)
+        except Exception as error:  # noqa: BLE001 - a thread's edge: its failure is its outcome
+            return self._failed(error, run)
+        if not batch:
+            run.observe(StepFinished(self.id, Skipped()))
+            return Skipped()
+        outcome = await self.step_no_defer(batch, observer, cancel, deadline=deadline)
+        if isinstance(outcome, Failed) and defer.holds:
+            # Whoever delivers ``inputs`` again does not know of what was held.
+            held = [delivery for delivery in batch if delivery not in inputs]
+            defer.hold(self.id, [*held, *defer.take(self.id)])
+        return outcome
 
     async def filter_deferrable(self, inputs: Sequence[Delivery], defer: DeferQueue) -> Sequence[Delivery]:
         """Return the batch to run now: ``defer`` keeps what may not come before the pending call's result.
@@ -63,16 +72,23 @@ class ThreadHandle:
         """
         if not defer.holds:
             return inputs
-        together = [*defer.take(self.id), *inputs]
+        held = defer.take(self.id)
+        together = [*held, *inputs]
         run = Run(self.services, Silent())
-        loaded = await load(run, self.id, together, self.cache)
+        try:
+            loaded = await load(run, self.id, together, self.cache)
+        except BaseException:
+            defer.hold(self.id, held)
+            raise
         if loaded is None:
             return together
         new = unheard(together, loaded.snapshot.heard)
         slice_ = prepare(self.services, self.id, loaded, new, now=self.services.clock.now(), defers=True)
-        held = [] if slice_ is None else [delivery for delivery in new if delivery in slice_.deferred]
-        defer.hold(self.id, held)
-        return [delivery for delivery in together if delivery not in held]
+        # What only the slice's limit keeps back is deferred by the step itself, which then wakes the thread again.
+        waiting = [delivery for delivery in slice_.deferred if must_wait(slice_, delivery)] if slice_ else []
+        kept = {delivery.identity for delivery in waiting}
+        defer.hold(self.id, [delivery for delivery in new if delivery.identity in kept])
+        return [delivery for delivery in together if delivery.identity not in kept]
 
     async def step_no_defer(
         self,
@@ -84,7 +100,7 @@ class ThreadHandle:
         defers: bool = False,
     ) -> StepOutcome:
         """Handle ``batch`` in one slice. With ``defers`` off, an event that meets a running call detaches it."""
-        run = Run(self.services, observer or Silent(), deadline, cancel)
+        run = Run(self.services, observer or Silent(), deadline, cancel, self.cache.large)
         slice_: Slice | None = None
         try:
             slice_, outcome = await self._phases(run, batch, defers)

@@ -29,7 +29,9 @@ SELECT threads.n, threads.record,
     EXISTS (SELECT 1 FROM effects WHERE effects.n = threads.n),
     EXISTS (SELECT 1 FROM deferred WHERE deferred.n = threads.n),
     EXISTS (SELECT 1 FROM choices WHERE choices.n = threads.n),
-    EXISTS (SELECT 1 FROM threads AS children WHERE children.parent = threads.n AND NOT children.closed)
+    EXISTS (SELECT 1 FROM threads AS children WHERE children.parent = threads.n AND NOT children.closed),
+    EXISTS (SELECT 1 FROM threads AS others WHERE ifnull(others.root, others.n) = +roots.n
+        AND json_extract(others.record, '$.paused_at') IS NOT NULL AND NOT others.closed)
 FROM threads JOIN threads AS roots ON roots.n = ifnull(threads.root, threads.n)
 WHERE threads.id = ?
 """
@@ -42,32 +44,39 @@ def read_snapshot(connection: sqlite3.Connection, request: LoadRequest) -> Snaps
     if head is None:
         return None
     n, record, inherited, up_to, root_record, person_heard_at, recent_slices, *there = head
-    has_calls, has_effects, has_deferred, has_choices, has_children = there
+    has_calls, has_effects, has_deferred, has_choices, has_children, has_paused = there
     thread = stored.threads.decode(record)
     lineage = stored.lineages.decode(inherited) if inherited else Lineage()
     summary = _summary(connection, (thread.id, up_to) if up_to is not None else lineage.summary)
     start = max(summary.up_to if summary else 0, request.known_to or 0)
-    deferred = _deferred(connection, n, request.deferred_limit) if has_deferred else []
+    waiting = _deferred(connection, n, request.deferred_limit) if has_deferred else []
+    deferred = tuple(waiting[: request.deferred_limit])
+    named = request.call_ids.union(*(delivery.calls_named for delivery in deferred))
     return Snapshot(
         thread=thread,
         lineage=lineage,
         summary=summary,
         entries=tuple(_entries(connection, n, thread, lineage, start)),
         entries_from=start,
-        calls=tuple(_calls(connection, n, has_calls, request.call_ids)),
+        calls=tuple(_calls(connection, n, has_calls, named)),
         heard=_heard(connection, n, request.message_ids),
         effects=tuple(_effects(connection, n)) if has_effects else (),
-        deferred=tuple(deferred[: request.deferred_limit]),
-        deferred_more=len(deferred) > request.deferred_limit,
+        deferred=deferred,
+        deferred_more=len(waiting) > request.deferred_limit,
         choices=tuple(map(stored.choices.decode, _column(connection, _CHOICES, n))) if has_choices else (),
         children=tuple(_column(connection, _CHILDREN, n)) if has_children else (),
         root_metadata=_metadata(thread, root_record),
         recent_slices=recent_slices,
         person_heard_at=None if person_heard_at is None else moment(person_heard_at),
+        paused=tuple(_column(connection, _PAUSED, n, n)) if has_paused else (),
     )
 
 
 _CHOICES = "SELECT body FROM choices WHERE n = ? ORDER BY seq"
+_PAUSED = """
+SELECT id FROM threads WHERE ifnull(root, n) = (SELECT ifnull(root, n) FROM threads WHERE n = ?)
+    AND json_extract(record, '$.paused_at') IS NOT NULL AND NOT closed AND n != ? ORDER BY n
+"""
 _CHILDREN = "SELECT id FROM threads WHERE parent = ? AND NOT closed ORDER BY n"
 
 

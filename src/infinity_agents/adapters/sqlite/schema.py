@@ -18,6 +18,8 @@ CREATE TABLE threads (
     closed INTEGER NOT NULL, at INTEGER NOT NULL, person_heard_at INTEGER, record TEXT NOT NULL
 );
 CREATE INDEX threads_open ON threads (parent) WHERE parent IS NOT NULL AND NOT closed;
+CREATE INDEX threads_paused ON threads (ifnull(root, n))
+    WHERE json_extract(record, '$.paused_at') IS NOT NULL AND NOT closed;
 CREATE TABLE lineages (n INTEGER PRIMARY KEY, body TEXT NOT NULL);
 CREATE TABLE entries (seq INTEGER PRIMARY KEY, n INTEGER NOT NULL, position INTEGER NOT NULL, body TEXT NOT NULL);
 CREATE UNIQUE INDEX entries_in_order ON entries (n, position);

@@ -11,13 +11,14 @@ Some contracts also ask for ``reopen``: a fresh adapter over what survives a cra
 
 import pytest
 
-_MODULES = ("blobs", "conversations", "outputs", "queues", "state", "timers")
+_MODULES = ("blobs", "conversations", "models", "outputs", "queues", "state", "timers")
 
 # Without this, a broken promise would say "AssertionError" and not which values differ.
 pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in _MODULES))
 
 from .blobs import BlobStoreContract  # noqa: E402 - after the registration
 from .conversations import ConversationStoreContract  # noqa: E402
+from .models import ModelContract, Provided, ServedModelContract  # noqa: E402
 from .outputs import OutputLogContract  # noqa: E402
 from .queues import InputQueueContract  # noqa: E402
 from .state import StateStoreContract  # noqa: E402
@@ -27,7 +28,10 @@ __all__ = [
     "BlobStoreContract",
     "ConversationStoreContract",
     "InputQueueContract",
+    "ModelContract",
     "OutputLogContract",
+    "Provided",
+    "ServedModelContract",
     "StateStoreContract",
     "TimersContract",
 ]

@@ -1,0 +1,5 @@
+"""``python -m infinity_agents.cli`` is ``infinity``."""
+
+from . import main
+
+main()

@@ -1,0 +1,392 @@
+"""A conversation at a terminal: this process hosts the file where nobody else does, and follows it where somebody does.
+
+Nothing is kept here but what has been shown. Whatever ends the process, the conversation stands in the file.
+"""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from typing import Protocol, assert_never
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from ..conversation import ids
+from ..conversation.content import plain_text, shown
+from ..conversation.events import (
+    AgentEvent,
+    CallAnswered,
+    CallMade,
+    Failed,
+    Noted,
+    ReasoningStreamed,
+    StepFinished,
+    TextStreamed,
+    Told,
+    TurnDropped,
+)
+from ..conversation.history import AssistantEntry, Entry, ToolCallEntry, UserEntry
+from ..conversation.messages import Control, UserChoiceResponse
+from ..conversation.threads import Choice
+from ..errors import AlreadyHosted, InfinityError, Misconfigured
+from ..local.wiring import LocalAgent
+from ..ports.observer import Observer
+from .following import News, Place, end_of, keep_place, news_since, place_shown
+from .rendering import clock_time, duration, entry_text, note, output_text, thread_trees
+from .waiting import Wait
+
+HELP = """\
+/stop         stop what the thread is doing; calls that run are cancelled
+/threads      the thread and its children: state, and what each waits for
+/answer [N]   answer the oldest open question with its choice N
+/help         this list
+/quit         leave; so do Ctrl-C and Ctrl-D. Nothing is lost: the next chat goes on
+Anything else is said to the agent. A text that begins with a slash needs a space before it."""
+
+_LOOK_EVERY = 0.1
+"""Seconds between two questions to the file whether another process has written to it."""
+_LOOK_AT_LEAST_EVERY = 1.0
+_TRY_TO_HOST_EVERY = 1.0
+_RECALLED = 6
+"""How many entries that were shown before are shown again."""
+_MOST_AT_ONCE = 200
+
+
+class Screen(Protocol):
+    """Where a conversation is shown."""
+
+    async def put(self, *lines: RenderableType) -> None:
+        """Show ``lines`` below all that was shown before."""
+        ...
+
+    async def stream(self, piece: str) -> None:
+        """Show a piece of what the model says as it comes."""
+        ...
+
+    async def end_stream(self) -> None:
+        """Show what follows on a line of its own."""
+        ...
+
+    async def ask(self, choices: Sequence[tuple[str, Choice]]) -> None:
+        """Take note of the questions that are open now, each with its thread, oldest first."""
+        ...
+
+
+class Chat:
+    """One conversation on one screen. It is an ``Observer``, for the host that may run in this process."""
+
+    def __init__(self, agent: LocalAgent, thread_id: str, screen: Screen) -> None:
+        """Take the conversation of ``thread_id``.
+
+        Raises:
+            Misconfigured: no queue takes ``thread_id``.
+        """
+        if not ids.is_sendable(thread_id):
+            raise Misconfigured(
+                f"{thread_id[:140]!r} cannot be a thread: its name has 1 to {ids.MAX_ID} letters, digits and "
+                "punctuation of ASCII, and no spaces"
+            )
+        self.agent = agent
+        self.thread_id = thread_id
+        self.news = News()
+        self._screen = screen
+        self._said: list[str] = []
+        self._turn = ""
+        self._turns: list[str] = []
+        self._shown_calls: set[str] = set()
+        self._told_failure = ""
+        self._events: list[AgentEvent] = []
+        self._arrived = asyncio.Event()
+        self._rests = asyncio.Event()
+        self._version = -1
+        self._looked_at = 0.0
+
+    # What people do.
+
+    async def hear(self, line: str) -> bool:
+        """Do what a person typed; return whether the chat goes on."""
+        if not line.strip():
+            return True
+        command, _, rest = line.strip().partition(" ") if line.startswith("/") else ("", "", "")
+        try:
+            match command:
+                case "":
+                    await self.say(line.strip())
+                case "/quit" | "/exit":
+                    return False
+                case "/stop":
+                    await self._send(Control("stop"))
+                case "/threads":
+                    await self._screen.put(*thread_trees(list(self.news.family.values()), self._now()))
+                case "/answer":
+                    await self._answer_oldest(rest.strip())
+                case "/help":
+                    await self._screen.put(Text(HELP, style="dim"))
+                case _:
+                    await self._screen.put(note(f"there is no {command}; /help lists what there is"))
+        except InfinityError as error:
+            await self._screen.put(Text(f"  ! {shown(str(error))}", style="red"))
+        return True
+
+    async def say(self, text: str) -> None:
+        """Say ``text`` to the agent.
+
+        Raises:
+            Reject: it is too large for a message.
+            StoreUnavailable: the file cannot be written now.
+        """
+        await self._send(text)
+        self._said.append(text)
+
+    async def answer(self, thread_id: str, choice: Choice, selected: int) -> None:
+        """Answer ``choice``, which was asked in ``thread_id``, with its alternative ``selected``."""
+        self._rests.clear()
+        await self.agent.send(thread_id, UserChoiceResponse(choice.id, selected))
+        self._stale()
+
+    async def rested(self) -> None:
+        """Return once nothing is left to happen by itself but what time, people or events bring."""
+        await self._rests.wait()
+
+    async def _send(self, content: str | Control) -> None:
+        self._rests.clear()
+        await self.agent.send(self.thread_id, content)
+        self._stale()
+
+    async def _answer_oldest(self, number: str) -> None:
+        if not self.news.choices:
+            await self._screen.put(note("no question is open"))
+            return
+        thread_id, choice = self.news.choices[0]
+        if not number.isdecimal() or not 1 <= int(number) <= len(choice.choices):
+            await self._screen.put(note(f"/answer takes the number of a choice, 1 to {len(choice.choices)}"))
+            return
+        await self.answer(thread_id, choice, int(number) - 1)
+
+    # What they see.
+
+    async def begin(self) -> None:
+        """Show how the conversation stood when it was shown last, and what has come since."""
+        shown_to = await place_shown(self.agent, self.thread_id)
+        place, end = shown_to or Place(), await end_of(self.agent, self.thread_id)
+        start = max(min(place.position, end) - _RECALLED, end - _MOST_AT_ONCE, 0)
+        news = await news_since(self.agent, self.thread_id, Place(start, place.output))
+        old = max(min(place.position, end) - start, 0)
+        self.news = news
+        lines: list[Text] = []
+        if start > 0:
+            lines.append(note(f"what came before: infinity show {self.thread_id}"))
+        lines += [entry_text(entry) for entry in news.entries[:old]]
+        for line in lines:
+            line.stylize("dim")
+        fresh = [*map(entry_text, news.entries[old:]), *self._told(news)]
+        if old and fresh:
+            lines.append(note("since you left:"))
+        await self._show(news, [*lines, *fresh])
+
+    async def follow(self) -> None:
+        """Show what comes, for ever."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            self._arrived.clear()
+            events, self._events = self._events, []
+            for event in events:
+                await self._hear(event)
+            version = self.agent.database.data_version()
+            if version != self._version or clock() - self._looked_at > _LOOK_AT_LEAST_EVERY:
+                self._version, self._looked_at = version, clock()
+                await self._look()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_EVERY):
+                    await self._arrived.wait()
+
+    async def finish(self) -> None:
+        """Show what came while the host wound down."""
+        for event in self._events:
+            await self._hear(event)
+        await self._look()
+
+    @property
+    def status(self) -> str:
+        """What goes on now, in one line; nothing where nothing does."""
+        now = self._now()
+        state = self.news.family.get(self.thread_id)
+        doing = ["thinking"] if self.news.queued else []
+        doing += [_doing(wait, now) for wait in (state.waits if state else ()) if wait.kind != "slice"]
+        children = [s for name, s in self.news.family.items() if name != self.thread_id and not s.thread.closed]
+        if children:
+            doing.append(f"{len(children)} child{'ren' if len(children) > 1 else ''} at work")
+        return " · ".join(doing)
+
+    def observe(self, event: AgentEvent) -> None:
+        """Take note of what the host in this process does."""
+        self._events.append(event)
+        self._arrived.set()
+
+    async def tell(self, text: str) -> None:
+        """Show what the chat itself has to say."""
+        await self._screen.put(note(text))
+
+    def _stale(self) -> None:
+        self._version = -1
+        self._arrived.set()
+
+    def _now(self) -> datetime:
+        return self.agent.services.clock.now()
+
+    async def _hear(self, event: AgentEvent) -> None:
+        own = event.thread_id == self.thread_id
+        match event:
+            case TextStreamed(text=text) if own:
+                self._turn += text
+                await self._screen.stream(shown(text))
+            case CallMade() if own:
+                await self._end_turn()
+                self._shown_calls.add(event.call_id)
+                await self._screen.put(entry_text(_call_entry(event)))
+            case TurnDropped(reason=reason) if own:
+                await self._failed(reason)
+            case StepFinished():
+                await self._end_turn()
+                await self._look()
+                if own:
+                    self._turns.clear()
+                    if isinstance(event.outcome, Failed):
+                        await self._failed(str(event.outcome.error))
+            case Told():
+                self._stale()
+            case TextStreamed() | CallMade() | TurnDropped() | ReasoningStreamed() | CallAnswered() | Noted():
+                pass
+            case _:
+                assert_never(event)
+
+    async def _end_turn(self) -> None:
+        if self._turn:
+            self._turns.append(shown(self._turn))
+        self._turn = ""
+        await self._screen.end_stream()
+
+    async def _failed(self, reason: str) -> None:
+        """Say once that the step begins again, and why; what was streamed of it is void."""
+        begun, self._turn = bool(self._turn), ""
+        await self._screen.end_stream()
+        if begun or reason != self._told_failure:
+            self._told_failure = reason
+            await self._screen.put(Text(f"  ! {shown(reason)}", style="red"), note("it is tried again"))
+
+    async def _look(self) -> None:
+        news = await news_since(self.agent, self.thread_id, self.news.place)
+        moved = news.place != self.news.place
+        self.news = news
+        lines = [entry_text(entry) for entry in news.entries if not self._is_on_screen(entry)] + self._told(news)
+        if moved or lines:
+            await self._show(news, lines)
+        else:
+            await self._screen.ask(news.choices)
+        if not (news.queued or self._events or any(state.is_busy for state in news.family.values())):
+            self._rests.set()
+
+    async def _show(self, news: News, lines: Sequence[Text]) -> None:
+        if lines:
+            await self._screen.put(*lines)
+        await self._screen.ask(news.choices)
+        await keep_place(self.agent, self.thread_id, news.place)
+
+    def _told(self, news: News) -> list[Text]:
+        # Open questions are the screen's to put.
+        return [output_text(output) for output in news.outputs if output.type != "user_choice_required" and output.text]
+
+    def _is_on_screen(self, entry: Entry) -> bool:
+        match entry:
+            case UserEntry(content=parts) if (text := plain_text(parts)) in self._said:
+                self._said.remove(text)
+                return True
+            case AssistantEntry() if (text := shown(entry.text)) in self._turns:
+                self._turns.remove(text)
+                return True
+            case AssistantEntry():
+                return not entry.text.strip()
+            case ToolCallEntry(call=call):
+                return call.id in self._shown_calls
+            case _:
+                return False
+
+
+def _call_entry(event: CallMade) -> ToolCallEntry:
+    from ..conversation.history import CallBody
+
+    return ToolCallEntry(CallBody(event.call_id, event.tool, event.arguments), event.display)
+
+
+def _doing(wait: Wait, now: datetime) -> str:
+    ago = f", {duration(now - wait.since)}" if wait.since else ""
+    match wait.kind:
+        case "slice":
+            return "thinking"
+        case "tool":
+            return f"{wait.what}{ago}"
+        case "late_tool":
+            return f"meanwhile {wait.what}{ago}"
+        case "time":
+            return f"asleep until {clock_time(wait.until or now, now)}"
+        case "event":
+            return "asleep until something arrives"
+        case "person":
+            return f"waits for you: {wait.what}"
+        case "limit":
+            return "paused: say something to go on"
+        case "subscription":
+            return f"subscribed to {wait.what}"
+        case _:
+            assert_never(wait.kind)
+
+
+# The whole.
+
+
+async def converse(chat: Chat, talk: Callable[[], Awaitable[None]]) -> None:
+    """Host or follow the conversation, and ``talk``, until that is over.
+
+    Raises:
+        InfinityError: the file cannot be read or written any more, or cannot be hosted for another reason than that
+            another process does.
+    """
+    await chat.begin()
+    hosting = asyncio.create_task(_host_when_free(chat.agent, chat, chat.tell))
+    following = asyncio.create_task(chat.follow())
+    talking = asyncio.ensure_future(talk())
+    try:
+        await asyncio.wait({hosting, following, talking}, return_when=asyncio.FIRST_COMPLETED)
+        talking.cancel()
+        # Slices that run are finished; who does not want to wait for that presses Ctrl-C once more.
+        main = asyncio.current_task()
+        if main is not None:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, main.cancel)
+        if chat.news.queued:
+            await chat.tell("finishing what runs; Ctrl-C leaves at once, and nothing is lost either way")
+        hosting.cancel()
+        await asyncio.wait({hosting, talking})
+    finally:
+        following.cancel()
+    for task in (hosting, following, talking):
+        if task.done() and not task.cancelled():
+            task.result()
+    await chat.finish()
+
+
+async def _host_when_free(agent: LocalAgent, observer: Observer, tell: Callable[[str], Awaitable[None]]) -> None:
+    """Host the file as soon as nobody else does, until cancelled."""
+    other: str | None = None
+    while True:
+        try:
+            async with agent.host(observer) as host:
+                if other is not None:
+                    await tell("the other host has ended; this chat hosts the file now")
+                await host.wait()
+        except AlreadyHosted:
+            if other is None:
+                other = agent.hosted_by or "another process"
+                await tell(f"process {other} hosts the file: replies come whole, not as a stream")
+            await asyncio.sleep(_TRY_TO_HOST_EVERY)
