@@ -261,7 +261,10 @@ class AnthropicModel:
     # Errors.
 
     def _where(self, model: str | None) -> str:
-        return f"{model or self._prefix.rstrip(':')} at {self._client().base_url}"
+        address = urlsplit(str(self._client().base_url))
+        # A password in the URL is nobody's business.
+        shown = address._replace(netloc=address.netloc.rpartition("@")[2]).geturl()
+        return f"{model or self._prefix.rstrip(':')} at {shown}"
 
     def _translated(self, error: Exception, model: str | None) -> ModelError:
         """Return what ``error`` means to the runtime, with the service and what it said."""

@@ -270,7 +270,10 @@ class OpenAIModel:
     # Errors.
 
     def _where(self, model: str | None) -> str:
-        return f"{model or self._prefix.rstrip(':')} at {self._client().base_url}"
+        address = urlsplit(str(self._client().base_url))
+        # A password in the URL is nobody's business.
+        shown = address._replace(netloc=address.netloc.rpartition("@")[2]).geturl()
+        return f"{model or self._prefix.rstrip(':')} at {shown}"
 
     def _hint(self) -> str:
         return "Is the base URL right? Most end in /v1."

@@ -34,7 +34,7 @@ from ..errors import AlreadyHosted, InfinityError, Misconfigured
 from ..local.wiring import LocalAgent
 from ..ports.observer import Observer
 from .following import News, Place, end_of, keep_place, news_since, place_shown
-from .rendering import clock_time, duration, entry_text, note, output_text, thread_trees
+from .rendering import call_text, clock_time, duration, entry_text, note, output_text, thread_trees
 from .waiting import Wait
 
 HELP = """\
@@ -91,6 +91,7 @@ class Chat:
         self.agent = agent
         self.thread_id = thread_id
         self.news = News()
+        self.said_before: Sequence[str] = ()
         self._screen = screen
         self._said: list[str] = []
         self._turn = ""
@@ -169,21 +170,23 @@ class Chat:
 
     async def begin(self) -> None:
         """Show how the conversation stood when it was shown last, and what has come since."""
-        shown_to = await place_shown(self.agent, self.thread_id)
-        place, end = shown_to or Place(), await end_of(self.agent, self.thread_id)
-        start = max(min(place.position, end) - _RECALLED, end - _MOST_AT_ONCE, 0)
-        news = await news_since(self.agent, self.thread_id, Place(start, place.output))
-        old = max(min(place.position, end) - start, 0)
-        self.news = news
-        lines: list[Text] = []
-        if start > 0:
-            lines.append(note(f"what came before: infinity show {self.thread_id}"))
-        lines += [entry_text(entry) for entry in news.entries[:old]]
+        shown_to = await place_shown(self.agent, self.thread_id) or Place()
+        end = await end_of(self.agent, self.thread_id)
+        first = max(end - _MOST_AT_ONCE, 0)
+        news = await news_since(self.agent, self.thread_id, Place(first, shown_to.output))
+        first = end - len(news.entries)
+        old = max(min(shown_to.position, end) - first, 0)
+        again = max(old - _RECALLED, 0)
+        self.said_before = [plain_text(entry.content) for entry in news.entries if isinstance(entry, UserEntry)]
+        lines = [entry_text(entry) for entry in news.entries[again:old] if not self._is_on_screen(entry)]
         for line in lines:
             line.stylize("dim")
-        fresh = [*map(entry_text, news.entries[old:]), *self._told(news)]
+        if first + again > 0 and news.family:
+            lines.insert(0, note(f"what came before: infinity show {self.thread_id}"))
+        fresh = [entry_text(entry) for entry in news.entries[old:] if not self._is_on_screen(entry)] + self._told(news)
         if old and fresh:
             lines.append(note("since you left:"))
+        self.news = news
         await self._show(news, [*lines, *fresh])
 
     async def follow(self) -> None:
@@ -245,7 +248,7 @@ class Chat:
             case CallMade() if own:
                 await self._end_turn()
                 self._shown_calls.add(event.call_id)
-                await self._screen.put(entry_text(_call_entry(event)))
+                await self._screen.put(call_text(event.display))
             case TurnDropped(reason=reason) if own:
                 await self._failed(reason)
             case StepFinished():
@@ -312,12 +315,6 @@ class Chat:
                 return call.id in self._shown_calls
             case _:
                 return False
-
-
-def _call_entry(event: CallMade) -> ToolCallEntry:
-    from ..conversation.history import CallBody
-
-    return ToolCallEntry(CallBody(event.call_id, event.tool, event.arguments), event.display)
 
 
 def _doing(wait: Wait, now: datetime) -> str:

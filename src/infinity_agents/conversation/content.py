@@ -56,6 +56,11 @@ def mended(text: str) -> str:
     return without_surrogates(text).replace("\x00", "\N{REPLACEMENT CHARACTER}")
 
 
+def is_mended(text: str) -> bool:
+    """Tell whether ``mended`` would change nothing."""
+    return "\x00" not in text and (text.isascii() or _SURROGATE.search(text) is None)
+
+
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 

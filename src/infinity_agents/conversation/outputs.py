@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from .content import JsonObject
+from .content import JsonObject, shown
 
 OutputType = Literal[
     "message",
@@ -16,6 +16,11 @@ OutputType = Literal[
     "error",
     "status",
 ]
+
+
+def spoken(text: str, thread_id: str, root_id: str) -> str:
+    """Return ``text`` as people may see it; a child's says which thread speaks."""
+    return shown(text) if thread_id == root_id or not text else f"[{thread_id}] {shown(text)}"
 
 
 @dataclass(frozen=True, slots=True)

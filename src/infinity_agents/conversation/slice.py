@@ -34,7 +34,7 @@ from .history import (
 from .ledger import ACTIVE_STATES, Call, CallState
 from .lineage import Lineage, inherit, last_safe_point
 from .messages import Control, Delivery, InputMessage, Nudge, Parts
-from .outputs import Output, OutputType
+from .outputs import Output, OutputType, spoken
 from .threads import Choice, Thread, ThreadKind
 from .turn import Usage
 
@@ -246,13 +246,12 @@ class Slice:
 
     def tell(self, type: OutputType, text: str, **details: Any) -> None:
         """Tell people. A child's text says which thread speaks."""
-        prefix = f"[{self.thread.id}] " if self.thread.ancestors and text else ""
         self.told.append(type)
         self.plan(
             SendOutput(
                 Output(
                     type=type,
-                    text=prefix + shown(text),
+                    text=spoken(text, self.thread.id, self.thread.root_id),
                     group_id=self.thread.root_id,
                     thread_id=self.thread.id,
                     output_id=ids.output_id(self.thread.id, self.version, len(self.effects)),

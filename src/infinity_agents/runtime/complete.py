@@ -301,7 +301,7 @@ def _display(tool: Tool | None, call: Call) -> str:
     if tool is not None:
         try:
             return tool.display(call.arguments)
-        except Exception:
+        except Exception:  # noqa: BLE001 - how people see a call is no reason not to make it
             # The arguments may be anything: they are shown before they are found to fit.
             _log.exception("the tool %s cannot show the call %s", call.tool, call.id)
     return f"{call.tool}(…)"

@@ -7,7 +7,6 @@ from datetime import timedelta
 from ..conversation import ids
 from ..conversation.content import Text
 from ..conversation.messages import CallDeadline, InputMessage, Nudge, ToolResult
-from ..conversation.outputs import Output
 from ..errors import Reject
 from ..ports.clock import Clock
 from ..ports.conversations import ConversationStore
@@ -15,6 +14,7 @@ from ..ports.queues import DeadLetter, DeadLetters, InputSender, OutputSender
 from ..ports.state import StateStore
 from ..wire.inputs import decode, encode
 from ..wire.keys import Keyring
+from .notices import set_aside
 
 _log = logging.getLogger(__name__)
 _AT_ONCE = 500
@@ -121,17 +121,14 @@ class Keeper:
                 )
             )
             return
-        await self.outputs.send(
-            Output(
-                type="error",
-                text=f"A message could not be handled and was set aside: {letter.reason}",
-                group_id=letter.group_id,
-                thread_id=letter.group_id,
-                output_id=ids.fitted(f"dead:{letter.queue_id}"),
-                seq=(0, 0),
-                metadata=delivery.message.metadata if delivery else None,
-            )
+        notice = await set_aside(
+            self.conversations,
+            letter.group_id,
+            letter.reason,
+            about=f"dead:{letter.queue_id}",
+            metadata=delivery.message.metadata if delivery else None,
         )
+        await self.outputs.send(notice)
 
     async def _send(self, message: InputMessage) -> None:
         await self.inputs.send(

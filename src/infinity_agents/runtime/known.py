@@ -31,7 +31,7 @@ class LargeCache:
 
     most: int = 0
     _held: OrderedDict[str, tuple[int, tuple[Part, ...]]] = field(default_factory=OrderedDict)
-    _size: int = 0
+    size: int = 0
 
     def get(self, sha256: str) -> tuple[Part, ...] | None:
         """Return what the value of that hash says, where it is held."""
@@ -45,10 +45,10 @@ class LargeCache:
         if size > self.most or sha256 in self._held:
             return
         self._held[sha256] = size, parts
-        self._size += size
-        while self._size > self.most:
+        self.size += size
+        while self.size > self.most:
             _, (gone, _) = self._held.popitem(last=False)
-            self._size -= gone
+            self.size -= gone
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ from ..conversation.effects import (
 from ..conversation.events import Told
 from ..conversation.ledger import Call
 from ..conversation.messages import InputMessage, ToolResult
-from ..conversation.outputs import Output
+from ..conversation.outputs import Output, spoken
 from ..conversation.threads import Thread
 from ..errors import Redeliver, Reject, TellModel, ToolUnreachable
 from ..wire.inputs import encode
@@ -95,7 +95,7 @@ class _Performer:
         except Reject as error:
             # No later try could send it either.
             _log.exception("thread %s: a message to %s cannot be sent", self.thread.id, message.group_id)
-            await self._notice(f"A message to {message.group_id} could not be sent: {shown(str(error))}", dedup_id)
+            await self._notice(f"A message to {message.group_id} could not be sent: {error}", dedup_id)
 
     async def _tell(self, output: Output) -> None:
         await against_store(self.run, "outputs", lambda: self.run.services.outputs.send(output))
@@ -146,7 +146,7 @@ class _Performer:
             )
         except TellModel as error:
             await self._notice(
-                f"The answer did not reach the tool that asked: {shown(str(error))}", f"choice:{answer.call_id}"
+                f"The answer did not reach the tool that asked: {error}", f"choice:{answer.call_id}"
             )
 
     async def _notice(self, text: str, about: str) -> None:
@@ -155,7 +155,7 @@ class _Performer:
         await self._tell(
             Output(
                 type="error",
-                text=text,
+                text=spoken(text, self.thread.id, self.thread.root_id),
                 group_id=self.thread.root_id,
                 thread_id=self.thread.id,
                 output_id=ids.fitted(f"{self.thread.id}:notice:{ids.digest(about)}"),

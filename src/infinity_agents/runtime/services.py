@@ -79,7 +79,7 @@ class Run:
         """Let the observer see ``event``. Whoever only watches cannot make the step fail."""
         try:
             self.observer.observe(event)
-        except Exception:
+        except Exception:  # noqa: BLE001 - it is somebody else's code, and only watches
             _log.exception("the observer %s failed on %s", type(self.observer).__name__, type(event).__name__)
 
     def trip(self, port: str) -> None:

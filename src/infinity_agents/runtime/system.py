@@ -5,14 +5,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from ..conversation import ids
-from ..conversation.content import shown
 from ..conversation.events import StepOutcome
 from ..conversation.messages import Delivery
-from ..conversation.outputs import Output
-from ..ports.conversations import LoadRequest
 from ..ports.observer import Observer
 from ..ports.queues import DeferQueue
 from .known import HistoryCache, LargeCache
+from .notices import set_aside
 from .services import Services
 from .thread import ThreadHandle
 
@@ -29,6 +27,11 @@ class AgentSystem:
     def cached_threads(self) -> int:
         """How many threads' histories are held in memory now: never more than the setting of that name."""
         return len(self._cache)
+
+    @property
+    def cached_bytes(self) -> int:
+        """How many bytes of large values are held in memory now: never more than the setting of that name."""
+        return self._cache.large.size
 
     async def thread(self, thread_id: str) -> ThreadHandle:
         """Return a handle to step one thread by itself."""
@@ -66,23 +69,13 @@ class AgentSystem:
 
         For whoever gives up delivering them: the same deliveries make the same ``output_id``.
         """
-        snapshot = await self.services.conversations.load(LoadRequest(thread_id, known_to=_NOTHING))
         said = next((delivery.message.metadata for delivery in deliveries if delivery.message.metadata), None)
-        root = snapshot.thread.root_id if snapshot else thread_id
-        version = snapshot.thread.version if snapshot else 0
         digest = ids.digest(*(delivery.identity for delivery in deliveries))
-        await self.services.outputs.send(
-            Output(
-                type="error",
-                text=f"A message could not be handled and was set aside: {shown(str(error)) or type(error).__name__}",
-                group_id=root,
-                thread_id=thread_id,
-                output_id=ids.fitted(f"{thread_id}:failed:{digest}"),
-                seq=(version, 0),
-                metadata=(snapshot.root_metadata if snapshot else None) or said,
-            )
+        notice = await set_aside(
+            self.services.conversations,
+            thread_id,
+            str(error).strip() or type(error).__name__,
+            about=f"{thread_id}:failed:{digest}",
+            metadata=said,
         )
-
-
-_NOTHING = 2**31 - 1
-"""Beyond the end of any history: no entries are read."""
+        await self.services.outputs.send(notice)

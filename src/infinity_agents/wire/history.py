@@ -4,6 +4,7 @@ A text that cannot be encoded (a lone surrogate) is mended on its way into the s
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -40,7 +41,9 @@ class Codec(Generic[T]):
         return self.adapter.validate_json(text)
 
 
-entries: Codec[Entry] = Codec(TypeAdapter(Annotated[Entry, Field(discriminator="kind")]))
+_Entry = Annotated[Entry, Field(discriminator="kind")]
+_all_entries: TypeAdapter[list[Entry]] = TypeAdapter(list[_Entry])
+entries: Codec[Entry] = Codec(TypeAdapter(_Entry))
 effects: Codec[Effect] = Codec(TypeAdapter(Annotated[Effect, Field(discriminator="kind")]))
 calls: Codec[Call] = Codec(TypeAdapter(Call))
 threads: Codec[Thread] = Codec(TypeAdapter(Thread))
@@ -48,3 +51,8 @@ lineages: Codec[Lineage] = Codec(TypeAdapter(Lineage))
 choices: Codec[Choice] = Codec(TypeAdapter(Choice))
 deliveries: Codec[Delivery] = Codec(TypeAdapter(Delivery))
 values: Codec[Any] = Codec(TypeAdapter(Any))
+
+
+def decode_entries(texts: Sequence[str]) -> list[Entry]:
+    """Return the entries of these texts, in one pass, which costs half of one call for each."""
+    return _all_entries.validate_json(f"[{','.join(texts)}]")

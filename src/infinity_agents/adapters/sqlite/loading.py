@@ -102,7 +102,7 @@ def _entries(connection: sqlite3.Connection, n: int, thread: Thread, lineage: Li
     parts = [(inherited, (part.thread_id, part.start, part.stop)) for part in clipped(lineage, start)]
     for whose, values in [*parts, ("n = ?", (n, start, thread.end))]:
         sql = f"SELECT body FROM entries WHERE {whose} AND position >= ? AND position < ? ORDER BY position"  # noqa: S608
-        yield from map(stored.entries.decode, _column(connection, sql, *values))
+        yield from stored.decode_entries(_column(connection, sql, *values))
 
 
 def _calls(connection: sqlite3.Connection, n: int, has_active: bool, named: Collection[str]) -> Iterator[Call]:

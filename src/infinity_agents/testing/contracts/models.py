@@ -257,6 +257,8 @@ class ServedModelContract(ModelContract):
 
     key_variable: str
     """The environment variable that holds the key."""
+    path: str
+    """The path of the base URL."""
 
     @pytest.mark.parametrize(
         ("status", "error"),
@@ -323,6 +325,25 @@ class ServedModelContract(ModelContract):
         assert all(isinstance(outcome, Failed) for _, outcome in world.outcomes)
         assert len(told) == 1
         assert self.key_variable in told[0]
+
+    async def test_no_error_tells_a_secret(self) -> None:
+        async with self.provided(PLAIN_REPLY.script) as provided:
+            assert provided.server is not None
+            url = provided.server.url.replace("http://", "http://user:password@")
+            model = self.opened(api_key="the-wrong-key", base_url=f"{url}{self.path}")
+            with pytest.raises(ModelForbidden) as raised:
+                await heard_from(model, _asked(model, _HELLO))
+            await model.aclose()  # type: ignore[attr-defined]
+        assert "key" in str(raised.value)
+        assert "wrong-key" not in str(raised.value)
+        assert "password" not in str(raised.value)
+
+    async def test_a_stream_that_nobody_hears_to_the_end(self) -> None:
+        async with self.provided(lambda _: says("word " * 100)) as provided:
+            stream = provided.model.stream(_asked(provided.model, _HELLO))
+            assert await anext(stream)
+            await stream.aclose()  # type: ignore[attr-defined]
+            assert (await heard_from(provided.model, _asked(provided.model, _HELLO))).text == "word " * 100
 
     async def test_a_service_that_is_not_there(self) -> None:
         model = self.opened(api_key="k", base_url="http://127.0.0.1:9/v1")

@@ -108,6 +108,8 @@ class ModelServer:
         self.refused: list[str] = []
         self.failures: list[BaseException] = []
         """What the script itself raised: the fault of the test."""
+        self.url = ""
+        """Where it is served."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -212,7 +214,8 @@ async def serving(server: ModelServer) -> AsyncIterator[str]:
         0,
     )
     try:
-        yield f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+        server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+        yield server.url
     finally:
         listening.close()
         for connection in list(state.connections):

@@ -1,0 +1,245 @@
+"""The two screens of a chat: a terminal with a line to type on, and plain lines where there is none."""
+
+import asyncio
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Sequence
+from enum import Enum
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import Application, create_app_session, get_app_or_none, in_terminal
+from prompt_toolkit.completion import WordCompleter
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.history import InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.output.vt100 import Vt100_Output
+from prompt_toolkit.shortcuts import CompleteStyle
+from prompt_toolkit.shortcuts.choice_input import ChoiceInput
+from prompt_toolkit.utils import get_cwidth
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from ..conversation.threads import Choice
+from .chat import Chat
+from .rendering import Prose, one_line, put, question
+
+_COMMANDS = ["/stop", "/threads", "/answer", "/help", "/quit"]
+
+
+class _Turned(Enum):
+    """Why a line was not typed to its end."""
+
+    TO_QUESTION = "a question has come"
+    PUT_OFF = "the question is put off"
+    GONE = "the question is no longer open"
+
+
+class Terminal:
+    """Shows a conversation above a line to type on, which stays where it is while the conversation goes on."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._prose = Prose()
+        self._streams = False
+        self._open: Sequence[tuple[str, Choice]] = ()
+        self._put_off: set[str] = set()
+        self._picking: str | None = None
+        self._chat: Chat | None = None
+
+    async def put(self, *lines: RenderableType) -> None:
+        """Show ``lines`` above the line to type on."""
+        await self.end_stream()
+        async with in_terminal():
+            for line in lines:
+                if isinstance(line, Text):
+                    put(self._console, line)
+                else:
+                    self._console.print(line)
+
+    async def stream(self, piece: str) -> None:
+        """Show the rows that are full; what is not stands above the line to type on until it is."""
+        self._streams = True
+        rows = list(self._prose.feed(piece, self._console))
+        if rows:
+            async with in_terminal():
+                for row in rows:
+                    self._console.print(row, soft_wrap=True)
+        self._redraw()
+
+    async def end_stream(self) -> None:
+        """Show what is left of the last row."""
+        if not self._streams:
+            return
+        self._streams = False
+        rest = self._prose.close()
+        if rest:
+            async with in_terminal():
+                self._console.print(rest)
+        self._redraw()
+
+    async def ask(self, choices: Sequence[tuple[str, Choice]]) -> None:
+        """Have the oldest open question picked from as soon as nothing is being typed."""
+        self._open = choices
+        app = get_app_or_none()
+        if app is None or not app.is_running or app.is_done:
+            return
+        if self._picking is not None:
+            if all(choice.id != self._picking for _, choice in choices):
+                app.exit(result=_Turned.GONE)
+        elif self._next_question() is not None and not app.current_buffer.text:
+            app.exit(result=_Turned.TO_QUESTION)
+
+    async def talk(self, chat: Chat) -> None:
+        """Read what is typed until the person leaves."""
+        self._chat = chat
+        # Without asking the terminal where its cursor is: not all answer, and nothing here needs to know.
+        output = Vt100_Output.from_pty(sys.stdout, term=os.environ.get("TERM"), enable_cpr=False)
+        with create_app_session(output=output), contextlib.suppress(KeyboardInterrupt, EOFError):
+            session: PromptSession[str | _Turned] = PromptSession(
+                self._prompt,
+                key_bindings=_keys(),
+                history=InMemoryHistory(list(chat.said_before)),
+                completer=WordCompleter(_COMMANDS, sentence=True),
+                complete_while_typing=False,
+                complete_style=CompleteStyle.READLINE_LIKE,
+                reserve_space_for_menu=0,
+                enable_suspend=True,
+                refresh_interval=0.5,
+            )
+            goes_on = True
+            while goes_on:
+                asked = self._next_question()
+                if asked is not None:
+                    await self._pick(chat, *asked)
+                    continue
+                typed = await session.prompt_async()
+                if isinstance(typed, str):
+                    if typed.split() == ["/answer"]:
+                        self._put_off.clear()
+                    else:
+                        goes_on = await chat.hear(typed)
+
+    def _next_question(self) -> tuple[str, Choice] | None:
+        """Return the oldest open question that was not put off and that was asked of nobody else."""
+        waiting = (asked for asked in self._open if asked[1].id not in self._put_off and asked[1].user_id is None)
+        return next(waiting, None)
+
+    async def _pick(self, chat: Chat, thread_id: str, choice: Choice) -> None:
+        keys = KeyBindings()
+
+        @keys.add("escape", eager=True)
+        def _(event: KeyPressEvent) -> None:
+            event.app.exit(result=_Turned.PUT_OFF)
+
+        options: list[tuple[int | _Turned, str]] = list(enumerate(map(one_line, choice.choices)))
+        self._picking = choice.id
+        try:
+            picked = await ChoiceInput(
+                message=f"{choice.prompt}\n(arrows or a number, then Enter; Esc puts it off)",
+                options=options,
+                default=choice.default,
+                symbol="›",
+                key_bindings=keys,
+            ).prompt_async()
+        finally:
+            self._picking = None
+        if isinstance(picked, int):
+            self._open = [asked for asked in self._open if asked[1].id != choice.id]
+            await chat.answer(thread_id, choice, picked)
+        elif picked is _Turned.PUT_OFF:
+            self._put_off.add(choice.id)
+            await chat.tell("put off; /answer brings the question back")
+
+    def _prompt(self) -> StyleAndTextTuples:
+        app = get_app_or_none()
+        if app is None or app.is_done or self._chat is None:
+            return [("bold ansigreen", "› ")]
+        above: StyleAndTextTuples = []
+        rest = self._prose.rest.plain if self._streams else ""
+        if rest:
+            above.append(("", f"{rest}\n"))
+        status = _fitted(self._chat.status, app.output.get_size().columns - 1)
+        if status:
+            above.append(("ansibrightblack", f"{status}\n"))
+        return [*above, ("bold ansigreen", "› ")]
+
+    def _redraw(self) -> None:
+        app: Application[object] | None = get_app_or_none()
+        if app is not None:
+            app.invalidate()
+
+
+def _keys() -> KeyBindings:
+    keys = KeyBindings()
+
+    @keys.add("c-c")
+    @keys.add("<sigint>")
+    def _(event: KeyPressEvent) -> None:
+        """Forget what is being typed; with nothing typed, leave."""
+        if event.current_buffer.text:
+            event.current_buffer.reset()
+        else:
+            event.app.exit(exception=KeyboardInterrupt())
+
+    return keys
+
+
+def _fitted(text: str, columns: int) -> str:
+    line = one_line(text)
+    while get_cwidth(line) > columns > 0:
+        line = f"{line[:-2]}…"
+    return line
+
+
+class Lines:
+    """Shows a conversation as plain lines, whole, and reads what is said from standard input."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._asked: set[str] = set()
+
+    async def put(self, *lines: RenderableType) -> None:
+        """Print ``lines``."""
+        for line in lines:
+            if isinstance(line, Text):
+                put(self._console, line)
+            else:
+                self._console.print(line)
+
+    async def stream(self, piece: str) -> None:
+        """Wait for the whole."""
+
+    async def end_stream(self) -> None:
+        """Wait for the whole."""
+
+    async def ask(self, choices: Sequence[tuple[str, Choice]]) -> None:
+        """Print each question once."""
+        for _, choice in choices:
+            if choice.id not in self._asked:
+                self._asked.add(choice.id)
+                await self.put(question(choice.prompt, choice.choices), Text("    answer with /answer and a number"))
+
+    async def talk(self, chat: Chat) -> None:
+        """Say each line of standard input, and wait until it is answered before the next; a person need not wait."""
+        waits = not sys.stdin.isatty()
+        arrived: asyncio.Queue[str] = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+
+        def read() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
+                for line in iter(sys.stdin.readline, ""):
+                    loop.call_soon_threadsafe(arrived.put_nowait, line)
+                loop.call_soon_threadsafe(arrived.put_nowait, "")
+
+        # Not the loop's own threads: it would wait for this one at its end.
+        threading.Thread(target=read, daemon=True).start()
+        while line := await arrived.get():
+            if not await chat.hear(line):
+                return
+            if waits:
+                await chat.rested()
+        await chat.rested()
+        if chat.status:
+            await chat.tell(f"{chat.status}; `infinity serve` lets it go on")

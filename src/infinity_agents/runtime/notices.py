@@ -1,0 +1,32 @@
+"""Notices: what people are told of a message that nobody handles any more."""
+
+from ..conversation import ids
+from ..conversation.content import JsonObject
+from ..conversation.outputs import Output, spoken
+from ..ports.conversations import ConversationStore, LoadRequest
+
+_NOTHING = 2**31 - 1
+"""Beyond the end of any history: no entries are read."""
+
+
+async def set_aside(
+    conversations: ConversationStore, thread_id: str, reason: str, *, about: str, metadata: JsonObject | None
+) -> Output:
+    """Return the notice that a message to ``thread_id`` was set aside; the same ``about`` makes the same ``output_id``.
+
+    It carries the conversation's metadata; where there is no such conversation, the message's own ``metadata``.
+
+    Raises:
+        StoreUnavailable: the store, which knows whose conversation it is, could not be reached.
+    """
+    snapshot = await conversations.load(LoadRequest(thread_id, known_to=_NOTHING))
+    root_id = snapshot.thread.root_id if snapshot else thread_id
+    return Output(
+        type="error",
+        text=spoken(f"A message could not be handled and was set aside: {reason}", thread_id, root_id),
+        group_id=root_id,
+        thread_id=thread_id,
+        output_id=ids.fitted(about),
+        seq=(snapshot.thread.version if snapshot else 0, 0),
+        metadata=(snapshot.root_metadata if snapshot else None) or metadata,
+    )
