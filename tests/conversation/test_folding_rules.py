@@ -418,6 +418,14 @@ class TestPauses:
         assert entries(slice_) == ["result of c: done"]
         assert slice_.respond
 
+    def test_a_person_wakes_whoever_of_the_family_is_paused(self):
+        # The root that they speak to may never have been paused itself.
+        slice_ = fold(a_slice(paused=("root.child", "root.deep")), says("go on"))
+        assert effects(slice_) == ["nudge to root.child", "nudge to root.deep"]
+
+    def test_nothing_but_a_person_does(self):
+        assert effects(fold(a_slice(paused=("root.child",)), report())) == []
+
     def test_one_who_spoke_before_does_not(self):
         slice_ = a_slice(thread=self.paused, waiting=kept(report()), person_heard_at=NOW - HOUR)
         fold(slice_, nudge())

@@ -109,7 +109,9 @@ async def test_a_gateway_that_does_not_know_of_binding():
     assert len(provided.server.bodies) == 3
 
 
-@pytest.mark.parametrize("scenario", [SPAWN_AND_REPORT, COMPACTION, DETACHED_CALL, CANCELLED_CALL], ids=lambda s: s.name)
+@pytest.mark.parametrize(
+    "scenario", [SPAWN_AND_REPORT, COMPACTION, DETACHED_CALL, CANCELLED_CALL], ids=lambda scenario: scenario.name
+)
 async def test_threads_live_with_a_model_that_always_reasons(scenario):
     def script(request):
         return replace(scenario.script(request), reasoning="Let me think.")
@@ -142,7 +144,7 @@ async def test_the_cache_is_told_where_to_end():
 
 async def test_pictures_and_files():
     async with opened(lambda _: says("Yes.")) as provided:
-        parts = (Image(PNG, "image/jpeg"), Document("JVBERi0=", "application/pdf", "a.pdf"))
+        parts = (Image(PNG, "image/jpeg"), Document("JVBERi0xLjcK", "application/pdf", "a.pdf"))
         await heard_from(provided.model, asked(provided.model, UserEntry(parts)))
     (request,) = provided.server.requests
     assert [entry.content[0] for entry in request.entries] == [Image(PNG, "image/png"), parts[1]]
@@ -156,7 +158,8 @@ async def test_a_picture_that_is_too_large_is_described():
 
 
 async def test_options_are_fields_of_every_request():
-    async with opened(lambda _: says("Yes."), options={"max_tokens": 100, "thinking": {"type": "disabled"}}) as provided:
+    options = {"max_tokens": 100, "thinking": {"type": "disabled"}}
+    async with opened(lambda _: says("Yes."), options=options) as provided:
         await heard_from(provided.model, asked(provided.model))
     assert provided.server.bodies[0]["max_tokens"] == 100
     assert provided.server.bodies[0]["thinking"] == {"type": "disabled"}
@@ -199,7 +202,8 @@ async def test_other_reasons_to_stop(reason):
     ],
 )
 def test_windows(model, window):
-    assert AnthropicModel("claude-sonnet-5", windows={"of-my-own": 50_000}).context_window(f"anthropic:{model}") == window
+    adapter = AnthropicModel("claude-sonnet-5", windows={"of-my-own": 50_000})
+    assert adapter.context_window(f"anthropic:{model}") == window
 
 
 def test_the_sdk_is_an_extra(monkeypatch):

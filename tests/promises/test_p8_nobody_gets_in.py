@@ -154,6 +154,27 @@ async def test_p8_a_tool_acts_for_whoever_asked_and_not_for_whoever_spoke_last()
     assert (last.id != call_id, last.user_id) == (True, "ann")
 
 
+async def test_p8_two_people_in_one_batch_do_not_share_a_turn() -> None:
+    world = World(in_memory(), ScriptedModel(SCRIPT), tools=("search",))
+    await world.boot()
+    await world.say("t", "find it", metadata={"user_id": "ann"})
+    await world.say("t", "find something else", metadata={"user_id": "bob"})
+    await world.say("t", "find more", metadata={"user_id": "ann"})
+    await world.settle()
+    assert [call.user_id for _, call in world.server.calls.values()] == ["ann", "bob", "ann"]
+    told = [(output.type, output.metadata) for output in (await world.outputs()).values()]
+    assert told == [("tool_call", {"user_id": name}) for name in ("ann", "bob", "ann")]
+
+
+async def test_p8_one_person_may_say_several_things_in_one_turn() -> None:
+    world = World(in_memory(), ScriptedModel(SCRIPT), tools=("search",))
+    await world.boot()
+    await world.say("t", "find it", metadata={"user_id": "ann"})
+    await world.say("t", "find it soon", metadata={"user_id": "ann"})
+    await world.settle()
+    assert len(world.server.calls) == 1
+
+
 async def test_p8_what_tools_say_is_shown_to_people_without_terminal_escapes() -> None:
     world = World(in_memory(), ScriptedModel(by_last_words({"hi": says("\x1b[2Jred \x1b]0;title\x07alert\x00")})))
     await world.boot()

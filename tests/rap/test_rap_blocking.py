@@ -67,7 +67,9 @@ async def test_a_subscription_is_named_too(kit, serve, invoke, receiver, noticed
     assert noticed.texts[0].startswith("the subscription watch blocks")
 
 
-async def test_a_tool_that_waits_is_not_named_and_nobody_looks_afterwards(kit, serve, result_of, noticed):
+async def test_a_tool_that_waits_is_not_named_and_nobody_looks_afterwards(kit, serve, result_of, noticed, monkeypatch):
+    monkeypatch.setattr("infinity_agents.rap.loop_watch.BLOCKED_AFTER", 5)
+
     @kit.tool
     async def waits() -> str:
         """Wait."""

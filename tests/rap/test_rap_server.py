@@ -21,7 +21,7 @@ from infinity_agents.rap.callbacks import BadCallback, read_token, receive, toke
 from infinity_agents.rap.server import KNOWN_CALLS, ToolContext, ToolServer
 from infinity_agents.rap.toolsets import RapToolServers, ToolSetConfig
 from infinity_agents.wire import rap
-from tests.rap.conftest import HANG_UP, MANIFEST_PATH, Answer, finished
+from tests.rap.conftest import HANG, HANG_UP, MANIFEST_PATH, Answer, finished
 
 
 class Unit(StrEnum):
@@ -566,6 +566,14 @@ class TestCancelling:
         await invoke(url, "wait", callback_url="http://127.0.0.1:1/callback/token")
         await kit.aclose()
         assert (ended, clock.slept) == (["call-1"], [])
+
+    async def test_nor_does_one_that_hangs(self, kit, url, invoke, raw_server, ended, monkeypatch):
+        monkeypatch.setattr("infinity_agents.rap.server.LAST_WORDS", 0.05)
+        receiver = await raw_server(lambda _: HANG)
+        await invoke(url, "wait", callback_url=receiver.url)
+        await kit.aclose()
+        assert ended == ["call-1"]
+        assert kit._running == {}
 
     async def test_a_running_call_may_finish(self, kit, serve, invoke, receiver, monkeypatch):
         monkeypatch.setattr("infinity_agents.rap.server.SHUTDOWN_GRACE", 5)

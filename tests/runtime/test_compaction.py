@@ -1,4 +1,4 @@
-"""Compaction: a child that summarises, or a summary inside the slice. Nothing is read twice, and nothing is forgotten."""
+"""Compaction: a child that summarises, or a summary inside the slice; what it has swallowed is not forgotten."""
 
 from datetime import timedelta
 
@@ -200,9 +200,7 @@ async def test_a_child_compacts_what_it_inherits_without_touching_its_ancestor()
     world = await compacting(rules)
     await say(world, "remember the blue door")
     await say(world, "ask one")
-    (child,) = [
-        item.thread.id for item in await world.adapters.conversations.threads() if item.thread.kind == "child"
-    ]
+    (child,) = [item.thread.id for item in await world.adapters.conversations.threads() if item.thread.kind == "child"]
     await say(world, "what now?", child)
     assert requests(world, child)[-1].summary == "In short: much."
     assert read(world, child) == ["what now?"]

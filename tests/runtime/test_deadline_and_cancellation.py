@@ -7,7 +7,7 @@ from datetime import timedelta
 from infinity_agents.conversation.events import Completed, Failed, StepOutcome
 from infinity_agents.conversation.folding import COMPACTION_PROMPT
 from infinity_agents.conversation.history import AssistantEntry, Reasoning
-from infinity_agents.conversation.messages import Compaction
+from infinity_agents.conversation.messages import Compaction, Control
 from infinity_agents.conversation.turn import (
     ArgumentsDelta,
     CallFinished,
@@ -16,12 +16,12 @@ from infinity_agents.conversation.turn import (
     ReasoningDelta,
     TextDelta,
 )
-from infinity_agents.errors import ContextTooLong, DeadlineReached
+from infinity_agents.errors import ContextTooLong, DeadlineReached, StepCancelled
 from infinity_agents.ports.model import ModelRequest
 from infinity_agents.runtime import Cancellation
 from infinity_agents.testing.scripted_model import Reply, ScriptedModel, breaks, heard, says, text_of
 from infinity_agents.testing.world import World
-from tests.runtime.stepping import a_world, kinds, ours, person, rescript, step, texts
+from tests.runtime.stepping import a_world, kinds, ours, person, rescript, sent, step, texts
 
 
 class Hanging(ScriptedModel):
@@ -160,7 +160,7 @@ async def test_half_a_summary_of_a_compaction_child_is_not_taken() -> None:
 
 
 async def test_half_a_summary_inside_the_slice_is_not_taken() -> None:
-    world, model = await hanging(
+    world, _ = await hanging(
         TextDelta("In short: the user's name is"), when=lambda request: COMPACTION_PROMPT in heard(request)
     )
 
@@ -207,23 +207,42 @@ async def test_a_whole_call_of_a_cancelled_stream_is_dropped_all_the_same() -> N
     assert world.server.calls == {}
 
 
-async def test_cancelled_before_the_stream_the_model_is_not_asked_for_long() -> None:
-    world, model = await hanging()
+async def test_cancelled_with_nothing_said_the_step_fails_and_writes_nothing() -> None:
+    world, model = await hanging(ReasoningDelta("hm"))
+    outcome = await cancelled(world, model)
+    assert isinstance(outcome, Failed)
+    assert isinstance(outcome.error, StepCancelled)
+    assert await world.adapters.conversations.threads() == []
+    assert await world.outputs() == {}
+    assert model.closed == 1
+
+
+async def test_cancelled_before_the_stream_the_model_is_not_asked_and_the_message_is_not_lost() -> None:
+    world = await a_world([says("Right on time.")])
     cancel = Cancellation()
     cancel.cancel()
     thread = await world.system.thread("t")
-    await thread.step([person("hello")], world.events, None, cancel)
-    assert await texts(world) == []
-    assert model.closed == len(model.requests) <= 1
+    message = person("hello")
+    outcome = await thread.step([message], world.events, None, cancel)
+    assert isinstance(outcome, Failed)
+    assert isinstance(outcome.error, StepCancelled)
+    assert world.model.requests == []
+    assert isinstance(await step(world, message), Completed)
+    assert await texts(world) == ["Right on time."]
 
 
-async def test_cancelled_before_the_stream_nothing_is_said_even_by_a_model_that_is_quick() -> None:
-    world = await a_world([says("Too late."), says("Much too late.")])
+async def test_a_stop_behind_a_cancelled_step_leaves_the_persons_words_and_no_answer() -> None:
+    world, model = await hanging(when=lambda request: len(model.requests) == 0)
+    message = person("hello")
     cancel = Cancellation()
-    cancel.cancel()
     thread = await world.system.thread("t")
-    await thread.step([person("hello")], world.events, None, cancel)
-    assert await texts(world) == []
+    going = asyncio.ensure_future(thread.step([message], world.events, None, cancel))
+    await model.hangs.wait()
+    cancel.cancel()
+    assert isinstance(await going, Failed)
+    await step(world, message, sent(Control("stop")))
+    assert await kinds(world) == ["user"]
+    assert len(model.requests) == 1
 
 
 async def test_cancelling_twice_and_after_the_end_is_harmless() -> None:

@@ -3,6 +3,7 @@
 from infinity_agents.conversation.content import Document, Image, Text
 from infinity_agents.conversation.events import Completed
 from infinity_agents.conversation.messages import Parts
+from infinity_agents.settings import AgentSettings
 from infinity_agents.testing.scenarios import spawns
 from infinity_agents.testing.scripted_model import Rule, calls, heard, says, text_of
 from infinity_agents.testing.world import World
@@ -152,8 +153,10 @@ async def test_a_text_longer_than_the_window_is_shortened_for_the_model_alone() 
 
 
 async def test_what_a_warm_process_holds_of_large_values_is_bounded() -> None:
-    world = await living()
+    settings = AgentSettings(inline_bytes=1000, cached_bytes=20_000)
+    world = await living(settings=settings)
     for number in range(12):
-        await step(world, person(f"{number}" + "x" * 5 * MEGABYTE))
-    await step(world, person("and now?"))
-    assert world.system.cached_bytes <= world.settings.cached_bytes
+        await step(world, person(f"{number}" + "x" * 5000))
+    assert isinstance(await step(world, person("and now?")), Completed)
+    assert 0 < world.system.cached_bytes <= settings.cached_bytes
+    assert text_of(last(world).entries[0]) == "0" + "x" * 5000

@@ -4,7 +4,7 @@ from infinity_agents.conversation.content import Text
 from infinity_agents.conversation.history import EventEntry
 from infinity_agents.conversation.messages import CallDeadline, Control, SubscriptionEvent
 from infinity_agents.testing.scenarios import closes, spawns
-from infinity_agents.testing.scripted_model import Rule, ScriptedModel, calls, says, text_of
+from infinity_agents.testing.scripted_model import Rule, ScriptedModel, calls, text_of
 from infinity_agents.testing.world import TOOL_SET, World
 from tests.runtime.stepping import a_world, event, kinds, ours, person, rescript, result, sent, states, step, texts
 
@@ -89,9 +89,7 @@ async def test_a_result_of_the_pending_call_comes_before_everything_in_its_batch
     await step(world, person("build it"))
     await step(world, event(subscribe, "price is 1", associative=True))
     build = world.server.last("build")
-    await step(
-        world, event(subscribe, "price is 2", associative=True), person("and lunch?"), result(build, "built")
-    )
+    await step(world, event(subscribe, "price is 2", associative=True), person("and lunch?"), result(build, "built"))
     told = [text_of(entry) for entry in await world.history("t")][-5:]
     assert told == ["built", "price is 1", "price is 2", "and lunch?", "Understood."]
 

@@ -77,17 +77,19 @@ async def test_an_outcome_is_told_as_soon_as_its_thread_is_done() -> None:
 
         async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
             if request.thread_stack[0] == "a":
-                while len(seen) < 2:
-                    await asyncio.sleep(0)
+                await others.wait()
             async for said in super().stream(request):
                 yield said
 
     seen: list[str] = []
+    others = asyncio.Event()
 
     class Watching:
         def observe(self, event: AgentEvent) -> None:
             if isinstance(event, StepFinished):
                 seen.append(event.thread_id)
+                if len(seen) == 2:
+                    others.set()
 
     world = await living()
     world.model = Ordered(lambda request: says("Yes."))
@@ -175,7 +177,9 @@ class Clumsy:
 
 async def test_an_observer_that_breaks_harms_no_thread() -> None:
     world = await living()
-    outcomes = await world.system.step([person("hello", "a"), person("find it", "b"), person("forbidden", "c")], Clumsy())
+    outcomes = await world.system.step(
+        [person("hello", "a"), person("find it", "b"), person("forbidden", "c")], Clumsy()
+    )
     assert [type(outcome) for outcome in outcomes.values()] == [Completed, Completed, Failed]
     assert await texts(world) == ["Understood."]
     assert len(world.server.invocations) == 1

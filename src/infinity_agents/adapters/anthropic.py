@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from ..conversation.content import Blob, Document, Image, Part, Text, note_of
 from ..conversation.history import CallBody, Reasoning, ResultBody, SaidText
-from ..conversation.transcript import ModelTurn, UserTurn, fitted_name, object_of, picture_type, transcript
+from ..conversation.transcript import ModelTurn, UserTurn, fitted_name, is_pdf, object_of, picture_type, transcript
 from ..conversation.turn import (
     ArgumentsDelta,
     CallFinished,
@@ -200,9 +200,7 @@ class AnthropicModel:
         turns = transcript(
             request.entries,
             summary=request.summary,
-            replays=lambda block: (
-                reasons and block.model == request.model and bool(block.signature or block.redacted)
-            ),
+            replays=lambda block: reasons and block.model == request.model and bool(block.signature or block.redacted),
         )
         model = request.model.removeprefix(self._prefix)
         body: dict[str, Any] = {
@@ -219,7 +217,7 @@ class AnthropicModel:
         elif _version(model) >= _BINDS_SINCE and request.model not in self._unbound:
             # These models think unasked, and refuse what a child or a compacted thread replays; told so, they drop it.
             body["thinking"] = {"type": "adaptive", **body.get("thinking", {}), "block_binding": _BINDING}
-            body["betas"] = [_BINDING_BETA]
+            pass
         return body
 
     def _client(self) -> "AsyncAnthropic":
@@ -357,7 +355,7 @@ def _part(part: Part) -> dict[str, Any]:
             return {"type": "text", "text": text}
         case Image(data=data) if len(data) <= _LARGEST_PICTURE and (media_type := picture_type(part)):
             return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}
-        case Document(media_type="application/pdf", data=data, name=name):
+        case Document(data=data, name=name) if is_pdf(part):
             source = {"type": "base64", "media_type": "application/pdf", "data": data}
             return {"type": "document", "source": source, "title": name}
         case Image() | Document() | Blob():

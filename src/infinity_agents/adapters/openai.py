@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from ..conversation.content import Blob, Document, Image, Part, Text, note_of, plain_text
 from ..conversation.history import CallBody, Reasoning, ResultBody, SaidText
-from ..conversation.transcript import ModelTurn, UserTurn, fitted_name, object_of, picture_type, transcript
+from ..conversation.transcript import ModelTurn, UserTurn, fitted_name, is_pdf, object_of, picture_type, transcript
 from ..conversation.turn import (
     ArgumentsDelta,
     CallFinished,
@@ -200,11 +200,7 @@ class OpenAIModel:
             return None
         complaint = f"{getattr(error, 'param', '')} {error}"
         return next(
-            (
-                name
-                for name in _OPTIONAL
-                if name in complaint and name not in conceded and name not in self._options
-            ),
+            (name for name in _OPTIONAL if name in complaint and name not in conceded and name not in self._options),
             None,
         )
 
@@ -369,7 +365,7 @@ def _part(part: Part, *, reads_pdf: bool) -> dict[str, Any]:
             return {"type": "text", "text": text}
         case Image(data=data) if media_type := picture_type(part):
             return {"type": "image_url", "image_url": {"url": f"data:{media_type};base64,{data}"}}
-        case Document(media_type="application/pdf", data=data, name=name) if reads_pdf:
+        case Document(data=data, name=name) if reads_pdf and is_pdf(part):
             return {
                 "type": "file",
                 "file": {"filename": name, "file_data": f"data:application/pdf;base64,{data}"},

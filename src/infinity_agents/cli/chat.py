@@ -55,7 +55,9 @@ _MOST_AT_ONCE = 200
 
 
 class Screen(Protocol):
-    """Where a conversation is shown."""
+    """Where a conversation is shown; ``streams`` tells whether what the model says is shown as it comes."""
+
+    streams: bool
 
     async def put(self, *lines: RenderableType) -> None:
         """Show ``lines`` below all that was shown before."""
@@ -242,7 +244,7 @@ class Chat:
     async def _hear(self, event: AgentEvent) -> None:
         own = event.thread_id == self.thread_id
         match event:
-            case TextStreamed(text=text) if own:
+            case TextStreamed(text=text) if own and self._screen.streams:
                 self._turn += text
                 await self._screen.stream(shown(text))
             case CallMade() if own:

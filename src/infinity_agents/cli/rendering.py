@@ -36,6 +36,11 @@ def stderr() -> Console:
     return Console(stderr=True, highlight=False, emoji=False, markup=False)
 
 
+def complain(text: str) -> None:
+    """Say on standard error what is wrong."""
+    stderr().print(Text("error: ", style="bold red").append(shown(text), style="not bold default"), soft_wrap=True)
+
+
 def put(console: Console, text: Text) -> None:
     """Print ``text``, wrapped at words on a terminal. What holds a link is wrapped by the terminal, to be copied."""
     console.print(text, soft_wrap=not console.is_terminal or _LINK.search(text.plain) is not None)
@@ -170,6 +175,11 @@ def _came(text: str, style: str) -> Text:
     return Text(f"  ← {_hanging(text, 4)}", style=style)
 
 
+def hanging(text: Text, columns: int) -> Text:
+    """Return ``text`` with its further lines set in."""
+    return Text("\n" + " " * columns).join(text.split("\n", allow_blank=True))
+
+
 def _hanging(text: str, columns: int) -> str:
     return text.replace("\n", f"\n{' ' * columns}")
 
@@ -188,7 +198,7 @@ def thread_trees(found: Sequence[ThreadState], now: datetime) -> Sequence[Tree]:
     trees: dict[str, Tree] = {}
     roots = []
     for state in sorted(found, key=lambda state: len(state.thread.ancestors) and state.thread.created_at.timestamp()):
-        label = _thread_label(state, now)
+        label = thread_label(state, now)
         parent = trees.get(state.thread.parent_id or "")
         trees[state.thread.id] = parent.add(label) if parent else Tree(label)
         if not parent:
@@ -199,7 +209,8 @@ def thread_trees(found: Sequence[ThreadState], now: datetime) -> Sequence[Tree]:
 _STATE_STYLES = {"closed": "dim", "busy": "green", "paused": "yellow", "waiting": "cyan", "idle": ""}
 
 
-def _thread_label(state: ThreadState, now: datetime) -> Text:
+def thread_label(state: ThreadState, now: datetime) -> Text:
+    """Return a thread with its state, and a line for each thing that it waits for."""
     thread = state.thread
     label = Text(shown(thread.id), style="dim" if thread.closed else "bold")
     kind = "" if thread.kind == "root" else f" ({thread.kind})"

@@ -39,10 +39,12 @@ class _Turned(Enum):
 class Terminal:
     """Shows a conversation above a line to type on, which stays where it is while the conversation goes on."""
 
+    streams = True
+
     def __init__(self, console: Console) -> None:
         self._console = console
         self._prose = Prose()
-        self._streams = False
+        self._is_streaming = False
         self._open: Sequence[tuple[str, Choice]] = ()
         self._put_off: set[str] = set()
         self._picking: str | None = None
@@ -60,7 +62,7 @@ class Terminal:
 
     async def stream(self, piece: str) -> None:
         """Show the rows that are full; what is not stands above the line to type on until it is."""
-        self._streams = True
+        self._is_streaming = True
         rows = list(self._prose.feed(piece, self._console))
         if rows:
             async with in_terminal():
@@ -70,9 +72,9 @@ class Terminal:
 
     async def end_stream(self) -> None:
         """Show what is left of the last row."""
-        if not self._streams:
+        if not self._is_streaming:
             return
-        self._streams = False
+        self._is_streaming = False
         rest = self._prose.close()
         if rest:
             async with in_terminal():
@@ -157,7 +159,7 @@ class Terminal:
         if app is None or app.is_done or self._chat is None:
             return [("bold ansigreen", "› ")]
         above: StyleAndTextTuples = []
-        rest = self._prose.rest.plain if self._streams else ""
+        rest = self._prose.rest.plain if self._is_streaming else ""
         if rest:
             above.append(("", f"{rest}\n"))
         status = _fitted(self._chat.status, app.output.get_size().columns - 1)
@@ -195,6 +197,8 @@ def _fitted(text: str, columns: int) -> str:
 
 class Lines:
     """Shows a conversation as plain lines, whole, and reads what is said from standard input."""
+
+    streams = False
 
     def __init__(self, console: Console) -> None:
         self._console = console

@@ -7,6 +7,7 @@ the call that it names. ``fold_batch`` knows the order, ``_fold`` the table.
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from datetime import timedelta
 
 from . import ids
 from .content import Blob, Document, Image, Part, Text, plain_text, shown
@@ -32,7 +33,7 @@ from .messages import (
     UserChoiceResponse,
     UserContent,
 )
-from .slice import Slice, size_of
+from .slice import STOPPED, Slice, size_of
 from .threads import Choice, ThreadKind
 
 COMPACTION_PROMPT = (
@@ -40,8 +41,8 @@ COMPACTION_PROMPT = (
     "question, promise, name, number, path and identifier that may still matter, what was asked for and by whom, which "
     "tool calls are still running and which subscriptions are open. Answer with the summary alone, and call no tool."
 )
-ANSWER_SHARE = 4
-"""One part in so many of the window is left free for the answer when a range to summarise is chosen."""
+_CLOCKS_DIFFER = timedelta(minutes=1)
+"""How far the clock of whoever saw that a deadline had passed may be ahead of ours."""
 
 _STILL_RUNNING = "Still running. Its result will come as an event."
 
@@ -69,6 +70,10 @@ def fold_batch(slice_: Slice, deliveries: Sequence[Delivery]) -> None:
         if folded >= room and not is_held and not _comes_first(slice_, delivery):
             slice_.deferred.append(delivery)
             continue
+        if delivery.is_personal and (_starts_another_turn(slice_, delivery) or _has_personal(slice_, ())):
+            slice_.deferred.append(delivery)
+            slice_.waiting.append(delivery)
+            continue
         _fold(slice_, delivery)
         folded += not is_held
         folded += _fold_waiting(slice_, room - folded)
@@ -81,6 +86,19 @@ def fold_batch(slice_: Slice, deliveries: Sequence[Delivery]) -> None:
     _spawn_event_threads(slice_)
     if _can_go_on(slice_):
         slice_.send(slice_.nudge_for(slice_.thread.id))
+
+
+def _starts_another_turn(slice_: Slice, delivery: Delivery) -> bool:
+    """Whether the turn that begins acts for somebody else: a tool acts for whoever asked, so nobody joins in."""
+    return slice_.respond and delivery.is_personal and _speaker(slice_, delivery) != slice_.acting_for
+
+
+def _speaker(slice_: Slice, delivery: Delivery) -> str | None:
+    if not delivery.is_personal or delivery.message.metadata is not None:
+        return delivery.message.user_id
+    # Front ends may name the user with the first message only.
+    stored = (slice_.root_metadata or {}).get("user_id")
+    return stored if isinstance(stored, str) else None
 
 
 def _comes_first(slice_: Slice, delivery: Delivery) -> bool:
@@ -152,7 +170,11 @@ def _fold_waiting(slice_: Slice, room: int) -> int:
     progress = True
     while progress and folded < room and not slice_.thread.closed:
         progress = False
+        is_turn_taken = False
         for delivery in itertools.chain(*_settlement_first(slice_, slice_.waiting)):
+            if delivery.is_personal and (is_turn_taken or _starts_another_turn(slice_, delivery)):
+                is_turn_taken = True
+                continue
             if _is_held(slice_, delivery):
                 continue
             slice_.waiting.remove(delivery)
@@ -283,11 +305,7 @@ def _fold_user(slice_: Slice, delivery: Delivery) -> None:
     if delivery.is_personal:
         slice_.personal = True
     slice_.respond = True
-    slice_.acting_for = delivery.message.user_id
-    if delivery.is_personal and delivery.message.metadata is None:
-        # Front ends may name the user with the first message only.
-        stored = (slice_.root_metadata or {}).get("user_id")
-        slice_.acting_for = stored if isinstance(stored, str) else None
+    slice_.acting_for = _speaker(slice_, delivery)
 
 
 def _parts(message: InputMessage) -> tuple[Part, ...]:
@@ -309,7 +327,7 @@ def _keep_metadata(slice_: Slice, message: InputMessage) -> None:
 
 
 def _fold_stop(slice_: Slice, delivery: Delivery) -> None:
-    _settle_for_end(slice_, "Stopped by the user.")
+    _settle_for_end(slice_, STOPPED)
     for call in list(slice_.calls.values()):
         if call.state is CallState.DETACHED:
             slice_.cancel(call)
@@ -396,7 +414,7 @@ def _respond_for(slice_: Slice, user_id: str | None) -> None:
 
 def _fold_deadline(slice_: Slice, call_id: str) -> None:
     call = slice_.calls.get(call_id)
-    expired = call is not None and call.deadline_at is not None and call.deadline_at <= slice_.now
+    expired = call is not None and call.deadline_at is not None and call.deadline_at <= slice_.now + _CLOCKS_DIFFER
     if call is None or not expired or call.state not in {CallState.OPEN, CallState.DETACHED}:
         slice_.note(f"absorbed the deadline of the call {call_id}")
         return
@@ -574,7 +592,7 @@ def _event_thread_prompt(call: Call, burst: Sequence[Delivery]) -> tuple[Part, .
 def _fold_compaction(slice_: Slice, delivery: Delivery) -> None:
     if slice_.is_compacting:
         return
-    count = compaction_range(slice_.history, slice_.window - slice_.window // ANSWER_SHARE, size_of)
+    count = compaction_range(slice_.history, slice_.room_to_summarise, size_of)
     if count == 0:
         slice_.note("nothing can be summarised yet")
         return

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..settings import AgentSettings
 from . import ids
-from .content import JsonObject, Part, Text, shown
+from .content import JsonObject, Part, Text, plain_text, shown
 from .effects import (
     CancelTimer,
     CopyState,
@@ -37,6 +37,12 @@ from .messages import Control, Delivery, InputMessage, Nudge, Parts
 from .outputs import Output, OutputType, spoken
 from .threads import Choice, Thread, ThreadKind
 from .turn import Usage
+
+STOPPED = "Stopped by the user."
+"""The result of a call that a person stopped: nobody wants the turn to go on."""
+
+_ANSWER_SHARE = 4
+"""One part in so many of the window is left free for the answer when a range to summarise is chosen."""
 
 _COMPACTION_PATIENCE = timedelta(hours=1)
 _RUNNING = frozenset({CallState.OPEN, CallState.DETACHED})
@@ -124,6 +130,12 @@ class Slice:
         """Whether a summary is on its way; one that has not come within an hour is not waited for any longer."""
         since = self.thread.compacting_since
         return since is not None and self.now - since < _COMPACTION_PATIENCE
+
+    @property
+    def room_to_summarise(self) -> int:
+        """Return the tokens of history that fit the window beside the summary that stands and the answer."""
+        standing = _size(self.summary.text) if self.summary else 0
+        return max(self.window - self.window // _ANSWER_SHARE - standing, 0)
 
     @property
     def has_news(self) -> bool:
@@ -338,7 +350,8 @@ class Slice:
     def resume(self) -> None:
         """Stage the end of a pause; a thread that stopped in the middle of its turn goes on with it."""
         self.thread = replace(self.thread, paused_at=None)
-        if self.history and isinstance(self.history[-1], ToolResultEntry):
+        last = self.history[-1] if self.history else None
+        if isinstance(last, ToolResultEntry) and plain_text(last.result.content) != STOPPED:
             self.respond = True
 
     def wake_paused(self) -> None:

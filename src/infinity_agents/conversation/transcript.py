@@ -4,14 +4,13 @@ Every protocol spells this in JSON of its own; the order, and what may stand in 
 """
 
 import base64
-import binascii
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, assert_never
 
 from . import ids
-from .content import Image, Part, Text
+from .content import Document, Image, Part, Text
 from .history import (
     AssistantEntry,
     CallBody,
@@ -157,10 +156,20 @@ def picture_type(image: Image) -> str | None:
 
     The label that came with it does not count: services refuse the whole request where label and bytes differ.
     """
-    try:
-        head = base64.b64decode(image.data[:24])
-    except (binascii.Error, ValueError):
-        return None
-    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+    data = _decoded(image.data)
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
-    return next((media_type for magic, media_type in _MAGIC.items() if head.startswith(magic)), None)
+    return next((media_type for magic, media_type in _MAGIC.items() if data.startswith(magic)), None)
+
+
+def is_pdf(document: Document) -> bool:
+    """Tell whether the bytes of ``document`` are a PDF's."""
+    return _decoded(document.data).startswith(b"%PDF-")
+
+
+def _decoded(data: str) -> bytes:
+    """Return what the base64 ``data`` stands for; nothing where it is not base64 to its end."""
+    try:
+        return base64.b64decode(data, validate=True)
+    except ValueError:
+        return b""

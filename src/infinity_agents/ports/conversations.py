@@ -38,9 +38,9 @@ class Snapshot:
     ``person_heard_at`` is when a commit of the root, or of a thread below it, last heard a person.
     ``entries`` are what the model sees from ``entries_from`` on: inherited ones first, nothing that ``summary``
     stands for. ``calls`` are those still active, and those that the request or one of ``deferred`` names. ``effects``
-    are all that the store still has. ``deferred`` carry their place in ``deferred_as``. ``children`` are direct children
-    that are not closed. ``paused`` are the other threads of the root's family that have reached a limit and are not
-    closed.
+    are all that the store still has. ``deferred`` carry their place in ``deferred_as``. ``children`` are direct
+    children that are not closed. ``paused`` are the other threads of the root's family that have reached a limit and
+    are not closed.
     """
 
     thread: Thread

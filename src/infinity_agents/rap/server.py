@@ -43,7 +43,9 @@ KNOWN_CALLS = 10_000
 RESULT_PATIENCE = 6 * 3600.0
 """Seconds for which a result or a generator's event is tried again: so long a runtime waits for a call."""
 SHUTDOWN_GRACE = 5.0
-"""Seconds that running calls have to finish when the server stops, and then to say that they did not."""
+"""Seconds that running calls have to finish when the server stops."""
+LAST_WORDS = 5.0
+"""Seconds in which those that did not finish are to have said so."""
 
 _log = logging.getLogger(__name__)
 
@@ -452,7 +454,7 @@ class ToolServer:
             for task in left:
                 task.cancel()
             if left:
-                await asyncio.wait(left, timeout=SHUTDOWN_GRACE)
+                await asyncio.wait(left, timeout=LAST_WORDS)
         self._is_stopping = False
         await self._sender.aclose()
 

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 
 from ..conversation.content import Text
-from ..conversation.folding import ANSWER_SHARE, COMPACTION_PROMPT
+from ..conversation.folding import COMPACTION_PROMPT
 from ..conversation.history import UserEntry
 from ..conversation.lineage import compaction_range
 from ..conversation.slice import Slice, size_of
@@ -23,9 +23,8 @@ async def shorten(run: Run, slice_: Slice, listen: Callable[[ModelRequest, TurnB
         DeadlineReached: the summary was not whole in time.
     """
     thread = slice_.thread
-    room = slice_.window - slice_.window // ANSWER_SHARE
     # What the model must still read in full: the last exchange, else there is nothing to speak about.
-    count = compaction_range(slice_.history[:-1], room, size_of)
+    count = compaction_range(slice_.history[:-1], slice_.room_to_summarise, size_of)
     if count == 0:
         raise ContextTooLong(f"thread {thread.id}: the last message alone does not fit the window of {thread.model}")
     oldest = (*slice_.history[:count], UserEntry((Text(COMPACTION_PROMPT),)))

@@ -145,9 +145,7 @@ class _Performer:
                 answer.tool_set, answer.response_url, answer.call_id, answer.selected
             )
         except TellModel as error:
-            await self._notice(
-                f"The answer did not reach the tool that asked: {error}", f"choice:{answer.call_id}"
-            )
+            await self._notice(f"The answer did not reach the tool that asked: {error}", f"choice:{answer.call_id}")
 
     async def _notice(self, text: str, about: str) -> None:
         """Tell people what could not be done; the same thing is told under the same id."""

@@ -37,7 +37,7 @@ from ...conversation.history import (
 )
 from ...conversation.ledger import CallState
 from ...conversation.lineage import Lineage
-from ...conversation.messages import Delivery, InputMessage, SubscriptionEvent, ToolResult
+from ...conversation.messages import Delivery, InputMessage, SubscriptionEvent, ThreadReport, ToolResult
 from ...conversation.outputs import Output
 from ...conversation.threads import Choice, Thread
 from ...errors import FenceLost
@@ -366,6 +366,18 @@ class ConversationStoreContract:
         assert {item.id for item in (await _load(store)).calls} == active - {"call-open"}
         assert await store.calls("nobody") == []
 
+    async def test_calls_that_a_deferred_message_names_are_read(self) -> None:
+        store = await self.make()
+        calls = [call(f"call-{number}", CallState.FAILED) for number in range(4)]
+        late = InputMessage(ToolResult("call-0", (Text("late"),)), "root")
+        about = InputMessage(Text("done"), "root", synthetic=ThreadReport("call-1", "root.child"))
+        over = InputMessage(ToolResult("call-2", (Text("late"),)), "root")
+        waiting = tuple(Delivery(message, f"q{number}") for number, message in enumerate((late, about, over)))
+        await _grow(store, root(), calls=tuple(calls), deferred=waiting)
+        assert {item.id for item in (await _load(store, deferred_limit=2)).calls} == {"call-0", "call-1"}
+        named = frozenset({"call-3"})
+        assert {item.id for item in (await _load(store, call_ids=named)).calls} == {item.id for item in calls}
+
     async def test_a_call_keeps_all_that_is_known_of_it(self) -> None:
         store = await self.make()
         whole = call(
@@ -547,6 +559,26 @@ class ConversationStoreContract:
         await _grow(store, replace(young, closed=True))
         assert (await _load(store)).children == ("root.two",)
         assert (await _load(store, "root.one")).thread.closed
+
+    async def test_paused_threads_of_the_family_are_listed(self) -> None:
+        store = await self.make()
+        thread = await _grow(store, root())
+        one, two = spawned(thread, "root.one"), spawned(thread, "root.two")
+        thread = await _grow(store, thread, spawned=(one, two))
+        deep = spawned(one.thread, "root.deep", lineage=one.lineage)
+        young = await _grow(store, one.thread, spawned=(deep,))
+        assert (await _load(store)).paused == ()
+        grown = await _grow(store, replace(deep.thread, paused_at=after(5)))
+        await _grow(store, replace(young, paused_at=after(5), closed=True))
+        await _grow(store, replace(root("other"), paused_at=after(5)))
+        assert (await _load(store)).paused == ("root.deep",)
+        assert (await _load(store, "root.two")).paused == ("root.deep",)
+        assert (await _load(store, "root.deep")).paused == ()
+        await _grow(store, replace(thread, paused_at=after(5)))
+        assert (await _load(store)).paused == ("root.deep",)
+        assert set((await _load(store, "root.two")).paused) == {"root", "root.deep"}
+        await _grow(store, replace(grown, paused_at=None))
+        assert (await _load(store, "root.two")).paused == ("root",)
 
     async def test_metadata_are_the_roots(self) -> None:
         store = await self.make()

@@ -174,10 +174,7 @@ class AnthropicProtocol:
     def _result(self, where: str, block: dict[str, Any]) -> ResultBody:
         content = block.get("content")
         require(isinstance(content, list) and content, f"{where}: content must not be empty")
-        parts = [
-            Text(_text(part)) if part.get("type") == "text" else _image(where, part)
-            for part in content or ()
-        ]
+        parts = [Text(_text(part)) if part.get("type") == "text" else _image(where, part) for part in content or ()]
         return ResultBody(str(block["tool_use_id"]), tuple(parts), is_error=bool(block.get("is_error", False)))
 
     # Reasoning, and what it is bound to.

@@ -1,0 +1,33 @@
+"""``infinity chat``: the conversation, on the screen that there is."""
+
+import logging
+import os
+import sys
+from functools import partial
+
+from .chat import Chat, converse
+from .config import AgentConfig
+from .opening import hosting, log_to_stderr
+from .rendering import note, put, stdout
+from .screens import Lines, Terminal
+
+
+async def run_chat(config: AgentConfig, thread_id: str) -> None:
+    """Talk with the agent in ``thread_id`` until the person leaves, or standard input ends.
+
+    Raises:
+        InfinityError: the agent cannot be opened or hosted.
+    """
+    console = stdout()
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    screen = Terminal(console) if is_terminal else Lines(console)
+    # What fails is shown in the conversation; a line in the midst of it helps nobody.
+    log_to_stderr(logging.CRITICAL)
+    async with hosting(config) as agent:
+        chat = Chat(agent, thread_id, screen)
+        if is_terminal:
+            put(console, note(f"{thread_id} in {config.file}, model {config.model}. /help lists the commands"))
+        await converse(chat, partial(screen.talk, chat))
+        if is_terminal:
+            goes_on = f" ({chat.status}; that takes a host, such as infinity serve)" if chat.status else ""
+            put(console, note(f"left; the next chat goes on from here{goes_on}"))
