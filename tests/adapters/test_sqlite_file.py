@@ -187,17 +187,6 @@ async def test_outputs_from_another_process_can_be_followed(open_file):
     assert [output for _, output in await reader.outputs(after=place)] == [_output(2)]
 
 
-async def test_places_in_the_log_of_outputs_are_never_given_twice(open_file):
-    database = open_file()
-    outputs = SqliteOutputs(database)
-    for version in (1, 2, 3):
-        await outputs.send(_output(version))
-    (*_, (last, _)) = await outputs.outputs()
-    assert await outputs.prune(after(1)) == 2
-    await outputs.send(_output(4))
-    assert [output for _, output in await outputs.outputs(after=last)] == [_output(4)]
-
-
 def test_many_processes_may_make_the_file_at_once(path):
     code = "import sys; from infinity_agents.adapters.sqlite import *; SqliteDatabase(sys.argv[1], None).close()"
     processes = [_python(code, path) for _ in range(4)]

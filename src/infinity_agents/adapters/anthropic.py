@@ -217,7 +217,7 @@ class AnthropicModel:
         elif _version(model) >= _BINDS_SINCE and request.model not in self._unbound:
             # These models think unasked, and refuse what a child or a compacted thread replays; told so, they drop it.
             body["thinking"] = {"type": "adaptive", **body.get("thinking", {}), "block_binding": _BINDING}
-            pass
+            body["betas"] = [_BINDING_BETA]
         return body
 
     def _client(self) -> "AsyncAnthropic":

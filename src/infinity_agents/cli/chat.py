@@ -13,7 +13,7 @@ from typing import Protocol, assert_never
 from rich.console import RenderableType
 from rich.text import Text
 
-from ..conversation import ids
+from ..conversation import content, ids
 from ..conversation.content import plain_text, shown
 from ..conversation.events import (
     AgentEvent,
@@ -27,14 +27,22 @@ from ..conversation.events import (
     Told,
     TurnDropped,
 )
-from ..conversation.history import AssistantEntry, Entry, ToolCallEntry, UserEntry
+from ..conversation.history import (
+    AssistantEntry,
+    Entry,
+    EventEntry,
+    ResultBody,
+    ToolCallEntry,
+    ToolResultEntry,
+    UserEntry,
+)
 from ..conversation.messages import Control, UserChoiceResponse
 from ..conversation.threads import Choice
 from ..errors import AlreadyHosted, InfinityError, Misconfigured
 from ..local.wiring import LocalAgent
 from ..ports.observer import Observer
 from .following import News, Place, end_of, keep_place, news_since, place_shown
-from .rendering import call_text, clock_time, duration, entry_text, note, output_text, thread_trees
+from .rendering import call_text, came, clock_time, duration, entry_text, note, output_text, thread_trees
 from .waiting import Wait
 
 HELP = """\
@@ -98,7 +106,10 @@ class Chat:
         self._said: list[str] = []
         self._turn = ""
         self._turns: list[str] = []
+        self._calls: dict[str, str] = {}
         self._shown_calls: set[str] = set()
+        self._answers: set[tuple[str, str]] = set()
+        self._is_about_news = False
         self._told_failure = ""
         self._events: list[AgentEvent] = []
         self._arrived = asyncio.Event()
@@ -242,22 +253,30 @@ class Chat:
         return self.agent.services.clock.now()
 
     async def _hear(self, event: AgentEvent) -> None:
-        own = event.thread_id == self.thread_id
+        own = event.thread_id == self.thread_id and self._screen.streams
         match event:
-            case TextStreamed(text=text) if own and self._screen.streams:
+            case CallAnswered(call_id=call_id, text=text) if own and text.strip():
+                self._is_about_news = True
+                if (call_id, text) not in self._answers:
+                    self._answers.add((call_id, text))
+                    await self._screen.put(self._answer_text(event))
+            # Whatever it is that the model answers stands before the answer, or else it is shown whole, in its place.
+            case TextStreamed(text=text) if own and (self._said or self._is_about_news):
                 self._turn += text
                 await self._screen.stream(shown(text))
-            case CallMade() if own:
+            case CallMade() if own and (self._said or self._is_about_news):
                 await self._end_turn()
+                self._calls[event.call_id] = event.tool
                 self._shown_calls.add(event.call_id)
                 await self._screen.put(call_text(event.display))
-            case TurnDropped(reason=reason) if own:
+            case TurnDropped(reason=reason) if event.thread_id == self.thread_id:
                 await self._failed(reason)
             case StepFinished():
                 await self._end_turn()
                 await self._look()
-                if own:
+                if event.thread_id == self.thread_id:
                     self._turns.clear()
+                    self._is_about_news = False
                     if isinstance(event.outcome, Failed):
                         await self._failed(str(event.outcome.error))
             case Told():
@@ -266,6 +285,12 @@ class Chat:
                 pass
             case _:
                 assert_never(event)
+
+    def _answer_text(self, event: CallAnswered) -> Text:
+        tool = self._calls.get(event.call_id, "an event")
+        is_last = next(reversed(self._calls), None) == event.call_id
+        told = event.text if is_last else f"{'a child reports' if tool == 'spawn_thread' else tool}: {event.text}"
+        return came(told, is_error=event.is_error)
 
     async def _end_turn(self) -> None:
         if self._turn:
@@ -314,9 +339,19 @@ class Chat:
             case AssistantEntry():
                 return not entry.text.strip()
             case ToolCallEntry(call=call):
+                self._calls[call.id] = call.name
                 return call.id in self._shown_calls
+            case ToolResultEntry(result=result):
+                return (result.id, _text_of(result)) in self._answers
+            case EventEntry(result=result, tool_call_id=call_id):
+                return (call_id, _text_of(result)) in self._answers
             case _:
-                return False
+                assert_never(entry)
+
+
+def _text_of(result: ResultBody) -> str:
+    # As ``CallAnswered`` has it.
+    return shown(" ".join(part.text for part in result.content if isinstance(part, content.Text)))
 
 
 def _doing(wait: Wait, now: datetime) -> str:

@@ -107,7 +107,6 @@ def prose(text: str) -> Text:
 
 def entry_text(entry: Entry, *, whole: bool = False) -> Text:
     """Return how people see ``entry``; ``whole`` where what tools and events say is not cut to a line."""
-    cut = shown if whole else one_line
     match entry:
         case UserEntry(content=parts):
             return said(plain_text(parts))
@@ -116,13 +115,11 @@ def entry_text(entry: Entry, *, whole: bool = False) -> Text:
         case ToolCallEntry(call=call):
             return call_text(entry.display_as or call.name)
         case ToolResultEntry(result=result):
-            return _came(cut(plain_text(result.content)), "red" if result.is_error else "dim")
+            return came(plain_text(result.content), is_error=result.is_error, whole=whole)
         case EventEntry(invocation=invocation, result=result):
-            text = cut(plain_text(result.content))
-            if entry.child_thread_id is not None:
-                return _came(f"[{shown(entry.child_thread_id)}] reports: {text}", "magenta")
-            tool = one_line(str(invocation.arguments.get("original_tool_name", "an event")))
-            return _came(f"{tool}: {text}", "red" if result.is_error else "yellow")
+            tool = invocation.arguments.get("original_tool_name", "an event")
+            whose = f"[{entry.child_thread_id}] reports" if entry.child_thread_id else tool
+            return came(f"{whose}: {plain_text(result.content)}", is_error=result.is_error, whole=whole)
         case _:
             assert_never(entry)
 
@@ -135,6 +132,12 @@ def said(text: str) -> Text:
 def call_text(display: str) -> Text:
     """Return a call that the model makes."""
     return Text(f"  → {one_line(display)}", style="cyan")
+
+
+def came(text: str, *, is_error: bool, whole: bool = False) -> Text:
+    """Return what came of a call; ``whole`` where it is not cut to a line."""
+    told = _hanging(shown(text), 4) if whole else one_line(text)
+    return Text(f"  ← {told}", style="red" if is_error else "dim")
 
 
 def output_text(output: Output) -> Text:
@@ -169,10 +172,6 @@ def question(prompt: str, choices: Sequence[str]) -> Text:
 def note(text: str) -> Text:
     """Return what the command line itself has to say."""
     return Text(f"  · {shown(text)}", style="dim")
-
-
-def _came(text: str, style: str) -> Text:
-    return Text(f"  ← {_hanging(text, 4)}", style=style)
 
 
 def hanging(text: Text, columns: int) -> Text:

@@ -1,7 +1,6 @@
 """Outputs in SQLite, for readers in this and other processes to follow."""
 
 from collections.abc import Sequence
-from datetime import datetime
 
 from ...conversation.outputs import Output
 from ...wire import outputs as wire
@@ -41,11 +40,3 @@ class SqliteOutputs:
         with self._database.read() as connection:
             (place,) = connection.execute("SELECT ifnull(max(seq), 0) FROM outputs").fetchone()
         return int(place)
-
-    async def prune(self, before: datetime) -> int:
-        """Forget outputs sent before ``before``, all but the newest; return how many."""
-        # The newest stays, so that no place in the log is ever given twice.
-        with self._database.write(durable=False) as connection:
-            return connection.execute(
-                "DELETE FROM outputs WHERE at < ? AND seq < (SELECT max(seq) FROM outputs)", (micros(before),)
-            ).rowcount
