@@ -97,7 +97,8 @@ class Terminal:
         """Read what is typed until the person leaves."""
         self._chat = chat
         # Without asking the terminal where its cursor is: not all answer, and nothing here needs to know.
-        output = Vt100_Output.from_pty(sys.stdout, term=os.environ.get("TERM"), enable_cpr=False)
+        output = Vt100_Output.from_pty(sys.stdout, term=os.environ.get("TERM"))
+        output.enable_cpr = False
         with create_app_session(output=output), contextlib.suppress(KeyboardInterrupt, EOFError):
             session: PromptSession[str | _Turned] = PromptSession(
                 self._prompt,

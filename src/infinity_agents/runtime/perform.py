@@ -1,7 +1,7 @@
 """Perform: the effects of a commit, in order, each under an id that makes a repeat harmless."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..conversation import ids
@@ -70,17 +70,24 @@ class _Performer:
             case CancelTimer(call_id=call_id):
                 await against_store(run, "timers", lambda: services.timers.cancel(timer_id(thread.id, call_id)))
             case NotifyCancelled(call_id=call_id, tool_set=tool_set):
-                run.trip("tool_servers")
-                await services.tool_servers.call_cancelled(thread.root_id, thread.id, call_id, tool_set)
+                servers = services.tool_servers
+                await self._once(lambda: servers.call_cancelled(thread.root_id, thread.id, call_id, tool_set))
             case NotifyClosed():
-                run.trip("tool_servers")
-                await services.tool_servers.thread_closed(thread.root_id, thread.id)
+                await self._once(lambda: services.tool_servers.thread_closed(thread.root_id, thread.id))
             case AnswerChoice() as answer:
                 await self._answer_choice(answer)
             case CopyState(item=item, key=key, value=value):
                 await against_store(
                     run, "state", lambda: services.state.copy(thread.id, item, key, value, planned.version)
                 )
+
+    async def _once(self, tell: Callable[[], Awaitable[None]]) -> None:
+        """Tell a server what it would be good for it to know: one try, and no failure of it holds the thread up."""
+        self.run.trip("tool_servers")
+        try:
+            await tell()
+        except Exception:  # noqa: BLE001 - nothing that a server is told here may cost the thread anything
+            _log.exception("thread %s: a tool server could not be told", self.thread.id)
 
     async def _send(self, message: InputMessage) -> None:
         services = self.run.services
