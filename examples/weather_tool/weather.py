@@ -1,6 +1,6 @@
 import httpx
 
-from infinity_agents.rap.server import ToolServer
+from infinity_agents import ToolServer
 
 SOURCE = "https://wttr.in"
 server = ToolServer(name="weather-tools")

@@ -74,12 +74,35 @@ async def test_what_comes_while_paused_is_deferred_and_heard_after_the_person() 
     assert "Sorry." in await texts(world)
 
 
+async def test_the_person_who_starts_a_paused_thread_again_is_heard_at_once() -> None:
+    rules: dict[str, Rule] = {"loop": SHORT, "over already": SHORT, "enough": says("Sorry.")}
+    world = await a_world(rules, settings=AgentSettings(rounds_per_slice=3))
+    await step(world, person("loop", metadata={"user_id": "ann"}))
+    await step(world, person("enough", metadata={"user_id": "ann"}))
+    assert len(asked(world)) == 4
+    assert await texts(world) == ["Sorry."]
+    assert await deferred(world) == 0
+
+
 async def test_the_notice_of_a_pause_comes_once() -> None:
     world = await a_world(lambda request: SHORT, settings=AgentSettings(rounds_per_slice=2))
     await step(world, person("loop"))
     for _ in range(3):
         await step(world, ours(Text("news"), message_id=None))
     assert len(await texts(world, "limit_reached")) == 1
+
+
+async def test_a_child_that_was_stopped_while_paused_does_not_go_on() -> None:
+    world = await a_world(circling("go round"), settings=AgentSettings(rounds_per_slice=4))
+    await world.say("t", "ask one")
+    await world.settle()
+    (child,) = await children(world)
+    await world.person_sends(InputMessage(Control("stop"), "t"))
+    await world.settle()
+    before = len(asked(world, child))
+    await world.say("t", "thank you")
+    await world.settle()
+    assert len(asked(world, child)) == before
 
 
 async def test_stop_is_heard_while_paused() -> None:

@@ -330,14 +330,11 @@ class Chat:
 
     def _is_on_screen(self, entry: Entry) -> bool:
         match entry:
-            case UserEntry(content=parts) if (text := plain_text(parts)) in self._said:
-                self._said.remove(text)
-                return True
-            case AssistantEntry() if (text := shown(entry.text)) in self._turns:
-                self._turns.remove(text)
-                return True
+            case UserEntry(content=parts):
+                return _taken(plain_text(parts), self._said)
             case AssistantEntry():
-                return not entry.text.strip()
+                text = shown(entry.text)
+                return not text.strip() or _taken(text, self._turns)
             case ToolCallEntry(call=call):
                 self._calls[call.id] = call.name
                 return call.id in self._shown_calls
@@ -347,6 +344,14 @@ class Chat:
                 return (call_id, _text_of(result)) in self._answers
             case _:
                 assert_never(entry)
+
+
+def _taken(text: str, texts: list[str]) -> bool:
+    """Take ``text`` out of ``texts``; return whether it was there."""
+    is_there = text in texts
+    if is_there:
+        texts.remove(text)
+    return is_there
 
 
 def _text_of(result: ResultBody) -> str:

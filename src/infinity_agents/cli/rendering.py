@@ -216,7 +216,7 @@ def thread_label(state: ThreadState, now: datetime) -> Text:
     label.append(f"{kind}  ", style="not bold").append(state.word, style=f"not bold {_STATE_STYLES[state.word]}")
     label.append(f", {thread.length} entr{'y' if thread.length == 1 else 'ies'}", style="not bold dim")
     for wait in state.waits:
-        label.append(f"\n{wait_text(wait, now)}", style="not bold")
+        label.append(f"\n  {wait_text(wait, now)}", style="not bold")
     return label
 
 

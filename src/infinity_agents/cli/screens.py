@@ -5,7 +5,7 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum
 
 from prompt_toolkit import PromptSession
@@ -34,6 +34,16 @@ class _Turned(Enum):
     TO_QUESTION = "a question has come"
     PUT_OFF = "the question is put off"
     GONE = "the question is no longer open"
+
+
+@contextlib.contextmanager
+def terminal(console: Console) -> Iterator["Terminal"]:
+    """Give the screen of the terminal that this process has. All that writes to it must be begun in this context."""
+    output = Vt100_Output.from_pty(sys.stdout, term=os.environ.get("TERM"))
+    # Nothing here needs to know where the cursor is, and not every terminal answers.
+    output.enable_cpr = False
+    with create_app_session(output=output):
+        yield Terminal(console)
 
 
 class Terminal:
@@ -91,15 +101,13 @@ class Terminal:
             if all(choice.id != self._picking for _, choice in choices):
                 app.exit(result=_Turned.GONE)
         elif self._next_question() is not None and not app.current_buffer.text:
+            app.erase_when_done = True
             app.exit(result=_Turned.TO_QUESTION)
 
     async def talk(self, chat: Chat) -> None:
         """Read what is typed until the person leaves."""
         self._chat = chat
-        # Without asking the terminal where its cursor is: not all answer, and nothing here needs to know.
-        output = Vt100_Output.from_pty(sys.stdout, term=os.environ.get("TERM"))
-        output.enable_cpr = False
-        with create_app_session(output=output), contextlib.suppress(KeyboardInterrupt, EOFError):
+        with contextlib.suppress(KeyboardInterrupt, EOFError):
             session: PromptSession[str | _Turned] = PromptSession(
                 self._prompt,
                 key_bindings=_keys(),
@@ -117,6 +125,7 @@ class Terminal:
                 if asked is not None:
                     await self._pick(chat, *asked)
                     continue
+                session.app.erase_when_done = False
                 typed = await session.prompt_async()
                 if isinstance(typed, str):
                     if typed.split() == ["/answer"]:
@@ -157,16 +166,12 @@ class Terminal:
 
     def _prompt(self) -> StyleAndTextTuples:
         app = get_app_or_none()
-        if app is None or app.is_done or self._chat is None:
-            return [("bold ansigreen", "› ")]
         above: StyleAndTextTuples = []
-        rest = self._prose.rest.plain if self._is_streaming else ""
-        if rest:
-            above.append(("", f"{rest}\n"))
-        status = _fitted(self._chat.status, app.output.get_size().columns - 1)
-        if status:
-            above.append(("ansibrightblack", f"{status}\n"))
-        return [*above, ("bold ansigreen", "› ")]
+        if app is not None and not app.is_done and self._chat is not None:
+            rest = self._prose.rest.plain
+            status = _fitted(self._chat.status, app.output.get_size().columns - 1)
+            above = [("", f"{rest}\n" if rest else ""), ("ansibrightblack", f"\n{status}" if status else "")]
+        return [*above, ("bold ansigreen", "\n› ")]
 
     def _redraw(self) -> None:
         app: Application[object] | None = get_app_or_none()
@@ -184,6 +189,7 @@ def _keys() -> KeyBindings:
         if event.current_buffer.text:
             event.current_buffer.reset()
         else:
+            event.app.erase_when_done = True
             event.app.exit(exception=KeyboardInterrupt())
 
     return keys

@@ -57,6 +57,7 @@ def fold_batch(slice_: Slice, deliveries: Sequence[Delivery]) -> None:
     folded = 0
     if _may_resume(slice_, deliveries):
         slice_.resume()
+        slice_.respond = slice_.is_mid_turn and not _has_personal(slice_, deliveries)
     elif _must_pause(slice_, deliveries):
         slice_.pause(
             f"Paused: {slice_.recent_slices} steps within an hour and nobody has said anything in between. "
@@ -339,6 +340,9 @@ def _fold_stop(slice_: Slice, delivery: Delivery) -> None:
                 message_id=ids.message_id("stop", child, delivery.identity),
             )
         )
+    if slice_.is_mid_turn:
+        # There is no turn any more that a person would have go on by speaking.
+        slice_.resume()
     slice_.respond = False
     slice_.did.append("stopped")
 

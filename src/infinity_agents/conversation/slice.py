@@ -132,6 +132,12 @@ class Slice:
         return since is not None and self.now - since < _COMPACTION_PATIENCE
 
     @property
+    def is_mid_turn(self) -> bool:
+        """Whether the model was to go on when the limit on rounds stopped it."""
+        last = self.history[-1] if self.history else None
+        return isinstance(last, ToolResultEntry) and plain_text(last.result.content) != STOPPED
+
+    @property
     def room_to_summarise(self) -> int:
         """Return the tokens of history that fit the window beside the summary that stands and the answer."""
         standing = _size(self.summary.text) if self.summary else 0
@@ -348,11 +354,8 @@ class Slice:
         self.did.append("paused")
 
     def resume(self) -> None:
-        """Stage the end of a pause; a thread that stopped in the middle of its turn goes on with it."""
+        """Stage the end of a pause."""
         self.thread = replace(self.thread, paused_at=None)
-        last = self.history[-1] if self.history else None
-        if isinstance(last, ToolResultEntry) and plain_text(last.result.content) != STOPPED:
-            self.respond = True
 
     def wake_paused(self) -> None:
         """Have every other thread of the family that reached a limit look whether it may go on."""

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from ..conversation.events import AgentEvent
 from ..conversation.ledger import Call
+from ..errors import Misconfigured, ToolRefused
 from ..ports.blobs import BlobStore
 from ..ports.clock import Clock, IdSource
 from ..ports.conversations import ConversationStore
@@ -17,7 +18,7 @@ from ..ports.observer import Observer
 from ..ports.queues import InputSender, OutputSender
 from ..ports.state import StateStore
 from ..ports.timer import Timers
-from ..ports.tool import Tool, ToolServers, ToolSpec
+from ..ports.tool import Tool, ToolServers, Toolset, ToolSpec
 from ..settings import AgentSettings
 from ..wire.keys import Keyring
 from .cancellation import Cancellation
@@ -34,6 +35,29 @@ class CallbackUrls(Protocol):
         ...
 
 
+class NoToolServers:
+    """The ``ToolServers`` of an agent that has none: all its tools run in its own process."""
+
+    async def load(self, session_id: str) -> Toolset:
+        return Toolset()
+
+    async def call_cancelled(self, session_id: str, thread_id: str, call_id: str, tool_set: str | None) -> None:
+        """Do nothing: there is nobody to tell."""
+
+    async def thread_closed(self, session_id: str, thread_id: str) -> None:
+        """Do nothing: there is nobody to tell."""
+
+    async def answer_choice(self, tool_set: str | None, response_url: str, call_id: str, selected: int) -> None:
+        raise ToolRefused(f"there is no tool server that could have asked (call {call_id})")
+
+
+def no_callbacks(thread_id: str, call_id: str, tool_set: str | None) -> str:
+    """Refuse to make a URL: nothing receives callbacks."""
+    raise Misconfigured(
+        f"thread {thread_id}, call {call_id}: the tool set {tool_set!r} asks for a callback URL, and none is configured"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Services:
     """Everything outside that a step needs, each by its role."""
@@ -45,12 +69,12 @@ class Services:
     outputs: OutputSender
     timers: Timers
     blobs: BlobStore
-    tools: Sequence[Tool]
-    tool_servers: ToolServers
-    callback_urls: CallbackUrls
     clock: Clock
     ids: IdSource
     keyring: Keyring
+    tools: Sequence[Tool] = ()
+    tool_servers: ToolServers = field(default_factory=NoToolServers)
+    callback_urls: CallbackUrls = no_callbacks
     settings: AgentSettings = field(default_factory=AgentSettings)
 
 
