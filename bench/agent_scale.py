@@ -10,7 +10,7 @@ import json
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from infinity_agents.adapters.sqlite.database import Synchronous
@@ -77,9 +77,7 @@ async def run(folder: Path, agents: int, turns: int, synchronous: Synchronous, b
     counter = Counter()
     agent = LocalAgent.open(folder / "agent.db", model=WorkloadModel(SCALE), synchronous=synchronous)
     tool = QueueTool(agent.services.inputs, agent.services.keyring, "b" * SCALE.result)
-    await agent.aclose()
-    agent = LocalAgent.open(folder / "agent.db", model=WorkloadModel(SCALE), tools=[tool], synchronous=synchronous)
-    object.__setattr__(tool, "inputs", agent.services.inputs)
+    agent = replace(agent, services=replace(agent.services, tools=(*agent.services.tools, tool)))
     async with agent.host(counter):
         await _turn(agent, counter, agents=min(100, agents), turn=0)
         gc.collect()

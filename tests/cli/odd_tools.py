@@ -13,7 +13,7 @@ async def paint(context: ToolContext) -> str:
     """Paint the shed in a colour that the person chooses."""
     colours = ["red", "green", "blue"]
     chosen = await context.ask("Which colour for the shed?", colours, default=1)
-    return f"the shed is {colours[chosen]}"
+    return f"the shed is {chosen}"
 
 
 @server.tool

@@ -1,5 +1,6 @@
 """Trying again, by error type, inside the time that is left."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from infinity_agents.adapters.memory import MemoryConversationStore, MemoryOutputs
 from infinity_agents.conversation.events import Completed, Failed, Skipped, Told, TurnDropped
 from infinity_agents.conversation.folding import COMPACTION_PROMPT
+from infinity_agents.conversation.messages import Control
 from infinity_agents.conversation.outputs import Output
 from infinity_agents.errors import (
     ContextTooLong,
@@ -20,11 +22,13 @@ from infinity_agents.errors import (
 )
 from infinity_agents.ports.conversations import Commit
 from infinity_agents.ports.model import ModelRequest
+from infinity_agents.runtime import AgentSystem
 from infinity_agents.settings import AgentSettings
+from infinity_agents.testing.faults import FaultInjector
 from infinity_agents.testing.scripted_model import Reply, ScriptedModel, breaks, calls, heard, says
-from infinity_agents.testing.world import World
+from infinity_agents.testing.world import RemoteTools, World
 from tests.embeddings import in_memory
-from tests.runtime.stepping import a_world, kinds, person, step, texts, with_adapters
+from tests.runtime.stepping import a_world, kinds, person, sent, step, texts, with_adapters
 
 PASSING = [ModelThrottled("slow down"), ModelInterrupted("cut off"), ModelOverloaded("too busy")]
 LASTING = [ModelInvalid("no such field"), ModelForbidden("no access")]
@@ -224,3 +228,23 @@ async def test_effects_that_cannot_be_done_now_are_done_by_the_next_delivery() -
     assert await texts(world) == ["Hello to you."]
     assert len([event for event in world.events.events if isinstance(event, Told)]) == 1
     assert await world.adapters.state.performed_through("t") == 1
+
+
+# What a tool server is told.
+
+
+class Unwell(RemoteTools):
+    """Tool servers whose client breaks whenever a server is to be told something."""
+
+    async def call_cancelled(self, session_id: str, thread_id: str, call_id: str, tool_set: str | None) -> None:
+        raise UnicodeError("label too long")
+
+
+async def test_a_notice_that_breaks_does_not_hold_the_thread_up() -> None:
+    world = await a_world({"find": calls("search", {"q": "x"})}, "search")
+    services = world.services(FaultInjector())
+    world.system = AgentSystem(replace(services, tool_servers=Unwell(world.tools, world.server)))
+    await step(world, person("find it"))
+    assert await step(world, sent(Control("stop"))) == Skipped()
+    assert isinstance(await step(world, person("hello")), Completed)
+    assert await texts(world) == ["Understood."]

@@ -108,6 +108,7 @@ class Chat:
         self._turns: list[str] = []
         self._calls: dict[str, str] = {}
         self._shown_calls: set[str] = set()
+        self._answered: set[str] = set()
         self._answers: set[tuple[str, str]] = set()
         self._is_about_news = False
         self._told_failure = ""
@@ -132,6 +133,7 @@ class Chat:
                     return False
                 case "/stop":
                     await self._send(Control("stop"))
+                    await self.tell("asked to stop")
                 case "/threads":
                     await self._screen.put(*thread_trees(list(self.news.family.values()), self._now()))
                 case "/answer":
@@ -287,10 +289,12 @@ class Chat:
                 assert_never(event)
 
     def _answer_text(self, event: CallAnswered) -> Text:
-        tool = self._calls.get(event.call_id, "an event")
-        is_last = next(reversed(self._calls), None) == event.call_id
-        told = event.text if is_last else f"{'a child reports' if tool == 'spawn_thread' else tool}: {event.text}"
-        return came(told, is_error=event.is_error)
+        """Return what came, and of which call where that is not the one right above."""
+        tool, is_result = self._calls.get(event.call_id, "an event"), event.call_id not in self._answered
+        self._answered.add(event.call_id)
+        if is_result and next(reversed(self._calls), None) == event.call_id:
+            return came(event.text, is_error=event.is_error)
+        return came(f"{'a child reports' if tool == 'spawn_thread' else tool}: {event.text}", is_error=event.is_error)
 
     async def _end_turn(self) -> None:
         if self._turn:
@@ -339,6 +343,7 @@ class Chat:
                 self._calls[call.id] = call.name
                 return call.id in self._shown_calls
             case ToolResultEntry(result=result):
+                self._answered.add(result.id)
                 return (result.id, _text_of(result)) in self._answers
             case EventEntry(result=result, tool_call_id=call_id):
                 return (call_id, _text_of(result)) in self._answers

@@ -14,13 +14,14 @@ from prompt_toolkit.completion import WordCompleter
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.layout import FormattedTextControl, Layout, Window
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.shortcuts import CompleteStyle
-from prompt_toolkit.shortcuts.choice_input import ChoiceInput
 from prompt_toolkit.utils import get_cwidth
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from ..conversation.content import shown
 from ..conversation.threads import Choice
 from .chat import Chat
 from .rendering import Prose, one_line, put, question
@@ -28,7 +29,7 @@ from .rendering import Prose, one_line, put, question
 _COMMANDS = ["/stop", "/threads", "/answer", "/help", "/quit"]
 
 
-class _Turned(Enum):
+class Turned(Enum):
     """Why a line was not typed to its end."""
 
     TO_QUESTION = "a question has come"
@@ -56,8 +57,8 @@ class Terminal:
         self._prose = Prose()
         self._is_streaming = False
         self._open: Sequence[tuple[str, Choice]] = ()
-        self._put_off: set[str] = set()
-        self._picking: str | None = None
+        self._done: list[Choice] = []
+        self._picking: Choice | None = None
         self._chat: Chat | None = None
 
     async def put(self, *lines: RenderableType) -> None:
@@ -98,17 +99,17 @@ class Terminal:
         if app is None or not app.is_running or app.is_done:
             return
         if self._picking is not None:
-            if all(choice.id != self._picking for _, choice in choices):
-                app.exit(result=_Turned.GONE)
+            if all(choice != self._picking for _, choice in choices):
+                app.exit(result=Turned.GONE)
         elif self._next_question() is not None and not app.current_buffer.text:
             app.erase_when_done = True
-            app.exit(result=_Turned.TO_QUESTION)
+            app.exit(result=Turned.TO_QUESTION)
 
     async def talk(self, chat: Chat) -> None:
         """Read what is typed until the person leaves."""
         self._chat = chat
         with contextlib.suppress(KeyboardInterrupt, EOFError):
-            session: PromptSession[str | _Turned] = PromptSession(
+            session: PromptSession[str | Turned] = PromptSession(
                 self._prompt,
                 key_bindings=_keys(),
                 history=InMemoryHistory(list(chat.said_before)),
@@ -129,40 +130,27 @@ class Terminal:
                 typed = await session.prompt_async()
                 if isinstance(typed, str):
                     if typed.split() == ["/answer"]:
-                        self._put_off.clear()
+                        self._done.clear()
                     else:
                         goes_on = await chat.hear(typed)
 
     def _next_question(self) -> tuple[str, Choice] | None:
-        """Return the oldest open question that was not put off and that was asked of nobody else."""
-        waiting = (asked for asked in self._open if asked[1].id not in self._put_off and asked[1].user_id is None)
+        """Return the oldest open question that was neither answered nor put off, and was asked of nobody else."""
+        waiting = (asked for asked in self._open if asked[1] not in self._done and asked[1].user_id is None)
         return next(waiting, None)
 
     async def _pick(self, chat: Chat, thread_id: str, choice: Choice) -> None:
-        keys = KeyBindings()
-
-        @keys.add("escape", eager=True)
-        def _(event: KeyPressEvent) -> None:
-            event.app.exit(result=_Turned.PUT_OFF)
-
-        options: list[tuple[int | _Turned, str]] = list(enumerate(map(one_line, choice.choices)))
-        self._picking = choice.id
+        self._picking = choice
         try:
-            picked = await ChoiceInput(
-                message=f"{choice.prompt}\n(arrows or a number, then Enter; Esc puts it off)",
-                options=options,
-                default=choice.default,
-                symbol="›",
-                key_bindings=keys,
-            ).prompt_async()
+            picked = await picker(choice.prompt, choice.choices, choice.default).run_async()
         finally:
             self._picking = None
+        if picked is not Turned.GONE:
+            self._done.append(choice)
         if isinstance(picked, int):
-            self._open = [asked for asked in self._open if asked[1].id != choice.id]
             await chat.answer(thread_id, choice, picked)
-        elif picked is _Turned.PUT_OFF:
-            self._put_off.add(choice.id)
-            await chat.tell("put off; /answer brings the question back")
+        elif picked is Turned.PUT_OFF:
+            await chat.tell(f"put off: {choice.prompt} /answer brings it back")
 
     def _prompt(self) -> StyleAndTextTuples:
         app = get_app_or_none()
@@ -193,6 +181,38 @@ def _keys() -> KeyBindings:
             event.app.exit(exception=KeyboardInterrupt())
 
     return keys
+
+
+def picker(prompt: str, choices: Sequence[str], default: int) -> Application[int | Turned]:
+    """Return what lets a person pick one of the choices, by arrows or by number, and leaves no trace."""
+    current = default
+    keys = KeyBindings()
+
+    def move(by: int) -> None:
+        nonlocal current
+        current = (current + by) % len(choices)
+
+    keys.add("up")(lambda _: move(-1))
+    keys.add("down")(lambda _: move(1))
+    keys.add("enter")(lambda event: event.app.exit(result=current))
+    keys.add("escape", eager=True)(lambda event: event.app.exit(result=Turned.PUT_OFF))
+    keys.add("c-c")(lambda event: event.app.exit(exception=KeyboardInterrupt()))
+    keys.add("<sigint>")(lambda event: event.app.exit(exception=KeyboardInterrupt()))
+    for number in range(min(len(choices), 9)):
+        keys.add(str(number + 1))(lambda event, number=number: event.app.exit(result=number))
+
+    def rows() -> StyleAndTextTuples:
+        told: StyleAndTextTuples = [("bold ansiyellow", f"\n? {shown(prompt)}\n")]
+        for number, text in enumerate(choices):
+            is_current = number == current
+            mark, style = ("›", "bold ansigreen") if is_current else (" ", "")
+            told.append((style, f"  {mark} {number + 1}. {one_line(text)}\n"))
+            if is_current:
+                told.append(("[SetCursorPosition]", ""))
+        return [*told, ("ansibrightblack", "  arrows or a number, Enter picks, Esc puts it off")]
+
+    window = Window(FormattedTextControl(rows, focusable=True, show_cursor=False), wrap_lines=True)
+    return Application(layout=Layout(window), key_bindings=keys, erase_when_done=True)
 
 
 def _fitted(text: str, columns: int) -> str:

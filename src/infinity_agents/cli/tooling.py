@@ -263,12 +263,11 @@ async def _heard(message: InputMessage, inbox: _Inbox, server: Server, *, as_jso
 async def _chosen(asked_for: UserChoiceRequired) -> int:
     """Return what the person picks; without a terminal, the default."""
     if sys.stdin.isatty() and sys.stderr.isatty():
-        from prompt_toolkit.shortcuts.choice_input import ChoiceInput
+        from .screens import picker
 
-        options = list(enumerate(map(one_line, asked_for.choices)))
-        return await ChoiceInput(
-            message=shown(asked_for.prompt), options=options, default=asked_for.default
-        ).prompt_async()
+        picked = await picker(asked_for.prompt, asked_for.choices, asked_for.default).run_async()
+        if isinstance(picked, int):
+            return picked
     put(stderr(), question(asked_for.prompt, asked_for.choices))
     put(stderr(), note(f"no terminal to ask on: {asked_for.default + 1}, the default, is taken"))
     return asked_for.default

@@ -210,10 +210,13 @@ class Delivery:
 
     @property
     def known_as(self) -> tuple[str, ...]:
-        """Every id under which the inbox may know the message: its own, and that of the delivery it is a redrive of."""
-        if self.dedup_id is None or self.dedup_id == self.identity:
-            return (self.identity,)
-        return (self.identity, self.dedup_id)
+        """Every id under which the inbox may know the message: its own, and those of deliveries it is a redrive of.
+
+        Whoever redrives a message that has no id of its own writes the first queue id into it. What is looked up for
+        what people say may be any id: all that a wrong one can absorb is the message itself.
+        """
+        ids = (self.identity, self.message.message_id, self.dedup_id)
+        return tuple(dict.fromkeys(each for each in ids if each is not None))
 
     @property
     def calls_named(self) -> tuple[str, ...]:

@@ -37,6 +37,7 @@ from .arguments import check_arguments, read_arguments
 from .cancellation import Cancellation
 from .compaction import shorten
 from .observing import Silent
+from .observing import report
 from .prompt import system_prompt
 from .reading import reading
 from .retry import is_worth_trying
@@ -63,6 +64,7 @@ async def complete(run: Run, slice_: Slice) -> None:
         turn = await _turn(run, slice_, toolbox)
         _write(run, slice_, turn)
         goes_on = turn.call is not None and await _call(run, slice_, toolbox, turn.call)
+        report(run, slice_)
         if not goes_on:
             _end(slice_)
             return

@@ -1,6 +1,8 @@
-"""Observers that come with the runtime."""
+"""Observers that come with the runtime, and how they are told."""
 
 from ..conversation.events import AgentEvent
+from ..conversation.slice import Slice
+from .services import Run
 
 
 class EventCollector:
@@ -18,3 +20,10 @@ class Silent:
 
     def observe(self, event: AgentEvent) -> None:
         """Do nothing: nobody watches this step."""
+
+
+def report(run: Run, slice_: Slice) -> None:
+    """Tell the observer what the slice has folded and answered since this was done last."""
+    for event in slice_.events:
+        run.observe(event)
+    slice_.events.clear()

@@ -19,7 +19,7 @@ from .complete import complete
 from .finish import finish
 from .known import HistoryCache
 from .load import load
-from .observing import Silent
+from .observing import Silent, report
 from .perform import perform
 from .prepare import prepare
 from .services import Run, Services
@@ -134,10 +134,10 @@ class ThreadHandle:
             if performed and loaded is not None:
                 await finish(run, self.id, loaded.snapshot.thread.version)
             return None, Skipped()
-        _report(run, slice_)
+        report(run, slice_)
         if slice_.respond:
             await complete(run, slice_)
-            _report(run, slice_)
+            report(run, slice_)
         try:
             all_small = await commit(run, slice_, performed_through=loaded.performed_through if loaded else 0)
         except BaseException:
@@ -163,12 +163,6 @@ class ThreadHandle:
         outcome = Failed(error)
         run.observe(StepFinished(self.id, outcome, round_trips=dict(run.round_trips)))
         return outcome
-
-
-def _report(run: Run, slice_: Slice) -> None:
-    for event in slice_.events:
-        run.observe(event)
-    slice_.events.clear()
 
 
 def kind_of(delivery: Delivery) -> str:
