@@ -9,12 +9,12 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
 # What exists is checked: examples and tests may be absent from a partial tree.
-LINTED := $(wildcard src tests examples infra)
+LINTED := $(wildcard src tests examples infra bench)
 TYPED := $(wildcard src examples)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test check torture lint format lock clean
+.PHONY: help setup demo test check torture lint format lock bench clean
 
 help: ## print this list
 	@awk 'BEGIN {FS = ":[^#]*## "} /^[a-z][a-z-]*:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,13 @@ lock: .uv/bin/uv ## pin the dependencies of pyproject.toml in requirements.lock 
 	@.uv/bin/uv pip compile --quiet --universal --python-version 3.11 --extra dev --generate-hashes \
 	  --no-emit-index-url --no-emit-find-links --no-annotate --no-header \
 	  --output-file requirements.lock $(ARGS) pyproject.toml
+	@.uv/bin/uv pip compile --quiet --universal --python-version 3.11 --extra bench --generate-hashes \
+	  --constraint requirements.lock --no-emit-index-url --no-emit-find-links --no-annotate --no-header \
+	  --output-file requirements-bench.lock $(ARGS) pyproject.toml
+
+bench: $(VENV)/.ready ## measure, beside a bare loop, and write docs/benchmarks.md with its plot
+	@$(PY) -m pip install --quiet --require-hashes -r requirements-bench.lock
+	@$(PY) -m bench.report $(ARGS)
 
 clean: ## remove .venv and everything generated
 	rm -rf $(VENV) .uv build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage .coverage.*

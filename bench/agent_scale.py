@@ -1,6 +1,6 @@
 """Many agents, 20 turns each: throughput, CPU, memory per idle agent and disk per agent, beside a bare loop.
 
-    python -m bench.agent_scale --agents 1000 --turns 20 --json
+``python -m bench.agent_scale --agents 1000 --turns 20 --json``
 """
 
 import argparse
@@ -16,7 +16,18 @@ from pathlib import Path
 from infinity_agents.adapters.sqlite.database import Synchronous
 from infinity_agents.local.wiring import LocalAgent
 
-from .workload import SCALE, BareLoop, Counter, QueueTool, Spent, WorkloadModel, measured, on_disk, resident
+from .workload import (
+    SCALE,
+    BareLoop,
+    Counter,
+    QueueTool,
+    Spent,
+    WorkloadModel,
+    measured,
+    on_disk,
+    resident,
+    without_outputs,
+)
 
 _REPORT_EVERY = 10.0
 
@@ -39,6 +50,7 @@ class Figures:
     throughput_ratio: float
     cpu_ratio: float
     disk_ratio: float
+    disk_ratio_without_outputs: float
 
 
 def main() -> None:
@@ -47,14 +59,13 @@ def main() -> None:
     parser.add_argument("--agents", type=int, default=1000)
     parser.add_argument("--turns", type=int, default=20)
     parser.add_argument("--synchronous", choices=("FULL", "NORMAL", "OFF"), default="FULL")
-    parser.add_argument("--bare-agents", type=int, default=1000, help="agents of the bare loop (never more than --agents)")
+    parser.add_argument("--bare-agents", type=int, default=1000, help="agents of the bare loop, at most --agents")
     parser.add_argument("--directory", type=Path, default=None, help="where the databases are made")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
+    bare_agents = min(options.bare_agents, options.agents)
     with tempfile.TemporaryDirectory(dir=options.directory) as folder:
-        figures = asyncio.run(
-            run(Path(folder), options.agents, options.turns, options.synchronous, min(options.bare_agents, options.agents))
-        )
+        figures = asyncio.run(run(Path(folder), options.agents, options.turns, options.synchronous, bare_agents))
     if options.json:
         print(json.dumps(asdict(figures)))
     else:
@@ -106,6 +117,7 @@ async def run(folder: Path, agents: int, turns: int, synchronous: Synchronous, b
         throughput_ratio=(completions / ours.wall) / (bare_completions / bare.wall),
         cpu_ratio=(ours.cpu / completions) / (bare.cpu / bare_completions),
         disk_ratio=disk / bare_disk,
+        disk_ratio_without_outputs=without_outputs(folder / "agent.db") / agents / bare_disk,
     )
 
 

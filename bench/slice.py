@@ -1,6 +1,6 @@
 """The cost of one slice as a conversation grows: at turn 5, 20 and 200, cold and warm, beside a bare loop.
 
-    python -m bench.slice --turns 200 --json
+``python -m bench.slice --turns 200 --json``
 
 Small messages (200, 100, 300 and 300 characters). *Warm*: the process holds the thread, so only new entries are read.
 *Cold*: it has never seen the thread, so all of its history is. CPU of this process, in ms per completion.
@@ -44,12 +44,15 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """``warm_growth`` is the warm cost at the last turn over that at turn 5."""
+    """``warm_growth`` is the warm cost at the last turn over that at turn 5; ``..._by_turn`` are all turns, in ms."""
 
     agents: int
     synchronous: str
     costs: tuple[Cost, ...]
     warm_growth: float
+    warm_by_turn: tuple[float, ...]
+    cold_by_turn: tuple[float, ...]
+    bare_by_turn: tuple[float, ...]
 
 
 def main() -> None:
@@ -91,7 +94,8 @@ async def run(folder: Path, agents: int, turns: int, synchronous: Synchronous) -
         )
         for mark in marks
     )
-    return Figures(agents, synchronous, costs, costs[-1].warm / costs[0].warm)
+    growth = costs[-1].warm / costs[0].warm
+    return Figures(agents, synchronous, costs, growth, tuple(warm), tuple(cold), tuple(bare))
 
 
 def _around(per_turn: Sequence[float], turn: int) -> float:

@@ -1,4 +1,4 @@
-"""The work that is measured, done by this runtime and by a bare hand-written loop, in the same SQLite at the same durability."""
+"""The work that is measured: for this runtime, and for a bare hand-written loop in the same SQLite."""
 
 import json
 import os
@@ -180,12 +180,13 @@ class BareLoop:
 
     def _complete(self, agent: str, heard: JsonObject, said: JsonObject) -> None:
         connection = self._connection
-        rows = connection.execute("SELECT body FROM entries WHERE agent = ? ORDER BY position", (agent,)).fetchall()
-        history = [json.loads(body) for (body,) in rows]
+        found = connection.execute("SELECT body FROM entries WHERE agent = ? ORDER BY position", (agent,)).fetchall()
+        history = [json.loads(body) for (body,) in found]
         end = len(history)
         connection.execute("BEGIN IMMEDIATE")
         connection.executemany(
-            "INSERT INTO entries VALUES (?, ?, ?)", [(agent, end, json.dumps(heard)), (agent, end + 1, json.dumps(said))]
+            "INSERT INTO entries VALUES (?, ?, ?)",
+            [(agent, end, json.dumps(heard)), (agent, end + 1, json.dumps(said))],
         )
         connection.execute("COMMIT")
 
@@ -197,6 +198,15 @@ def resident() -> int:
     """Return the resident memory of this process, in bytes."""
     fields = Path("/proc/self/statm").read_text(encoding="ascii").split()
     return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def without_outputs(path: Path) -> int:
+    """Return the bytes of the database ``path`` without the log of what people were told, which it loses by this."""
+    with sqlite3.connect(path) as connection:
+        connection.execute("DELETE FROM outputs")
+    connection.execute("VACUUM")
+    connection.close()
+    return on_disk(path)
 
 
 def on_disk(path: Path) -> int:

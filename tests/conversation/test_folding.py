@@ -111,7 +111,7 @@ for what, delivery, heard in (
     ("an image", theirs(IMAGE), "user: <image>"),
 ):
     by_user = "result of pending: interrupted by the user"
-    running = "result of pending: still running its result will come as an event"
+    running = "result of pending: still running its result will come as an event about the call pending"
     row(
         f"user text, parts: {what}",
         delivery,

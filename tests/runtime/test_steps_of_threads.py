@@ -9,7 +9,7 @@ from infinity_agents.conversation.content import Text
 from infinity_agents.conversation.events import AgentEvent, Completed, Failed, Noted, Skipped, StepFinished, Told
 from infinity_agents.conversation.messages import Nudge
 from infinity_agents.conversation.turn import ModelEvent
-from infinity_agents.errors import ModelForbidden, StoreUnavailable
+from infinity_agents.errors import ModelForbidden, Reject, StoreUnavailable
 from infinity_agents.ports.model import ModelRequest
 from infinity_agents.runtime import EventCollector, InMemoryDeferQueue, NoDeferral
 from infinity_agents.settings import AgentSettings
@@ -204,6 +204,15 @@ async def test_one_thread_is_stepped_by_itself() -> None:
     events = EventCollector()
     assert isinstance(await thread.step([person("hello")], events), Completed)
     assert [type(event) for event in events.events].count(Told) == 1
+
+
+async def test_a_message_for_another_thread_is_not_folded_into_this_one() -> None:
+    world = await living()
+    thread = await world.system.thread("t")
+    outcome = await thread.step([person("hello", "other")])
+    assert isinstance(outcome, Failed)
+    assert isinstance(outcome.error, Reject)
+    assert await world.adapters.conversations.threads() == []
 
 
 async def test_without_a_queue_events_are_deferred_durably() -> None:

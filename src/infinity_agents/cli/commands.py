@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -23,14 +23,11 @@ from .options import (
 )
 from .tool_commands import app as tools
 
-if TYPE_CHECKING:
-    from typer import Context
-
 
 class Commands(TyperGroup):
     """Turns what goes wrong into one message on standard error and an exit code."""
 
-    def invoke(self, ctx: "Context") -> object:
+    def invoke(self, ctx: Any) -> Any:
         """Run the command; exit with 2 where a setting must be mended, with 1 where something else failed."""
         try:
             return super().invoke(ctx)
@@ -72,7 +69,9 @@ def _infinity(
 
 @app.command()
 def chat(
-    thread: Annotated[str, typer.Argument(help="The conversation; main where none is named.", metavar="[THREAD]")] = "main",
+    thread: Annotated[
+        str, typer.Argument(help="The conversation; main where none is named.", metavar="[THREAD]")
+    ] = "main",
     file: FileOption = None,
     config: ConfigOption = None,
     model: ModelOption = None,
@@ -135,7 +134,9 @@ def tail(
         int | None,
         typer.Option(min=0, help="Begin behind this place of the log, 0 for all of it; else with the last ten."),
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Wait for more, or end with what is there.")] = True,
+    follow: Annotated[
+        bool, typer.Option("--follow/--no-follow", help="Wait for more, or end with what is there.")
+    ] = True,
     file: FileOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
@@ -165,7 +166,9 @@ def threads(
 @app.command()
 def show(
     thread: ThreadArgument,
-    raw: Annotated[bool, typer.Option("--raw", help="Print the entries as they are stored, one JSON for each.")] = False,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Print the entries as they are stored, one JSON for each.")
+    ] = False,
     at: Annotated[int | None, typer.Option(min=0, help="Only the entries up to this position.")] = None,
     file: FileOption = None,
     config: ConfigOption = None,

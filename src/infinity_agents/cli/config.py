@@ -71,13 +71,16 @@ def read(source: Path) -> AgentConfig:
     Raises:
         Misconfigured: as ``configured`` has it.
     """
+    text = ""
     try:
         text = source.read_bytes().decode()
         said = tomllib.loads(text)
     except OSError as error:
         raise Misconfigured(f"{source} cannot be read ({error.strerror}); name another file with --config") from error
     except UnicodeDecodeError as error:
-        raise Misconfigured(f"{source} is not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8") from error
+        raise Misconfigured(
+            f"{source} is not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8"
+        ) from error
     except tomllib.TOMLDecodeError as error:
         line = re.search(r"line (\d+)", str(error))
         raise Misconfigured(f"{source}:{line[1] if line else len(text.splitlines())}: not TOML: {error}") from error
@@ -123,10 +126,10 @@ class _File(BaseModel):
     prompt: str | None = None
     prompt_file: str | None = None
     tool_servers: list[_ToolServer] = []
-    limits: _Limits = _Limits()  # type: ignore[valid-type]
+    limits: _Limits = _Limits()
 
 
-_KEYS = {"": _File, "tool_servers": _ToolServer, "limits": _Limits}
+_KEYS: dict[str, type[BaseModel]] = {"": _File, "tool_servers": _ToolServer, "limits": _Limits}
 """The keys of the file, by the table that they stand in."""
 
 
@@ -140,7 +143,7 @@ def _config(source: Path, text: str, file: _File) -> AgentConfig:
         model=file.model,
         base_url=file.base_url,
         tool_servers=_distinct(servers, str(source)),
-        settings=AgentSettings(system_prompt=_prompt(source, text, file), **file.limits.model_dump()),  # type: ignore[attr-defined]
+        settings=AgentSettings(system_prompt=_prompt(source, text, file), **file.limits.model_dump()),
         source=source,
     )
 

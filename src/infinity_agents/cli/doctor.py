@@ -43,7 +43,10 @@ async def examine(flags: Flags) -> Sequence[Finding]:
     try:
         config = configured(flags)
     except InfinityError as error:
-        return [*findings, Finding("configuration", "missing", str(error), "mend it; what follows from it was not checked")]
+        return [
+            *findings,
+            Finding("configuration", "missing", str(error), "mend it; what follows from it was not checked"),
+        ]
     source = str(config.source) if config.source else "no infinity.toml: flags and defaults"
     findings.append(Finding("configuration", "ok", source))
     findings += [finding async for finding in _file(config)]
@@ -133,7 +136,10 @@ async def _host(agent: LocalAgent) -> AsyncIterator[Finding]:
         listening_socket(HOST, port).close()
     except OSError as error:
         yield Finding(
-            "callback port", "missing", f"{port} cannot be had ({error.strerror})", "stop the program that listens on it"
+            "callback port",
+            "missing",
+            f"{port} cannot be had ({error.strerror})",
+            "stop the program that listens on it",
         )
     else:
         yield Finding("callback port", "ok", f"{port} is free")
@@ -161,7 +167,9 @@ async def _left(agent: LocalAgent) -> AsyncIterator[Finding]:
         )
     else:
         yield Finding("dead letters", "ok", "none")
-    late = [f"{call.tool} in {thread_id}" for thread_id, call in await agent.services.conversations.overdue_calls(now, 5)]
+    late = [
+        f"{call.tool} in {thread_id}" for thread_id, call in await agent.services.conversations.overdue_calls(now, 5)
+    ]
     if due := await _late_timer(agent, now):
         late.append(f"a timer for {duration(now - due)}")
     if late:
@@ -186,12 +194,16 @@ async def _model(config: AgentConfig) -> Finding:
         async with asyncio.timeout(_MODEL_PATIENCE):
             names = await list_models()
     except TimeoutError:
-        return Finding("model", "missing", f"{name}: no answer within {_MODEL_PATIENCE:g} seconds", "look at its endpoint")
+        return Finding(
+            "model", "missing", f"{name}: no answer within {_MODEL_PATIENCE:g} seconds", "look at its endpoint"
+        )
     except InfinityError as error:
         return Finding("model", "missing", f"{name}: {error}", "see above; --model names another")
     if name not in names:
         some = ", ".join(names[:5]) or "none"
-        return Finding("model", "warning", f"{name} is not among the {len(names)} that the endpoint lists", f"some are {some}")
+        return Finding(
+            "model", "warning", f"{name} is not among the {len(names)} that the endpoint lists", f"some are {some}"
+        )
     return Finding("model", "ok", f"{name} is there")
 
 
@@ -201,7 +213,9 @@ async def _tool_servers(config: AgentConfig) -> AsyncIterator[Finding]:
     for server in found:
         about = f"tool server {server.config.id}"
         if server.problem or server.manifest is None:
-            yield Finding(about, "missing", server.problem or "no manifest", f"start it, or mend {config.source or 'the flag'}")
+            yield Finding(
+                about, "missing", server.problem or "no manifest", f"start it, or mend {config.source or 'the flag'}"
+            )
         else:
             yield Finding(about, "ok", f"{server.config.server_url}, {len(server.manifest.tools)} tools")
     if not found:

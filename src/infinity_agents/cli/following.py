@@ -62,9 +62,7 @@ async def news_since(agent: LocalAgent, thread_id: str, place: Place) -> News:
     return News(
         entries=entries,
         outputs=told,
-        place=Place(
-            snapshot.thread.end if snapshot else place.position, outputs[-1][0] if outputs else place.output
-        ),
+        place=Place(snapshot.thread.end if snapshot else place.position, outputs[-1][0] if outputs else place.output),
         family=family,
         queued=(await agent.queue.outstanding()).get(thread_id, 0),
     )

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from .config import AgentConfig, Flags
 
 FileOption = Annotated[
-    Path | None, typer.Option("--file", "-f", help="The agent's file; agent.db where nothing names one.", show_default=False)
+    Path | None,
+    typer.Option("--file", "-f", help="The agent's file; agent.db where nothing names one.", show_default=False),
 ]
 ConfigOption = Annotated[
     Path | None,

@@ -100,9 +100,9 @@ async def print_threads(config: AgentConfig, thread_id: str | None, limit: int, 
         found = await states(agent, thread_id, limit=limit)
         if thread_id is not None and not found:
             raise NotThere(_no_thread(thread_id, config))
-        unheard = {} if thread_id else await agent.queue.outstanding()
-        for state in found:
-            unheard.pop(state.thread.id, None)
+        begun = {state.thread.id for state in found}
+        queued = {} if thread_id else await agent.queue.outstanding()
+        unheard = {name: count for name, count in queued.items() if name not in begun}
         host = agent.hosted_by
         if as_json:
             put_json(
@@ -125,9 +125,7 @@ async def print_threads(config: AgentConfig, thread_id: str | None, limit: int, 
             put(stderr(), note(f"nobody hosts {config.file} now, so nothing goes on: `infinity serve` hosts it"))
 
 
-async def print_transcript(
-    config: AgentConfig, thread_id: str, at: int | None, *, raw: bool, as_json: bool
-) -> None:
+async def print_transcript(config: AgentConfig, thread_id: str, at: int | None, *, raw: bool, as_json: bool) -> None:
     """Print the thread's own entries with their positions, up to the position ``at``.
 
     Raises:
@@ -140,7 +138,9 @@ async def print_transcript(
         if snapshot is None:
             raise NotThere(_no_thread(thread_id, config))
         state = state_of(snapshot, await agent.queue.outstanding())
-        entries = [(place, entry) for place, entry in await conversations.history(thread_id) if at is None or place <= at]
+        entries = [
+            (place, entry) for place, entry in await conversations.history(thread_id) if at is None or place <= at
+        ]
         documents = [{"position": place, **json.loads(stored.entries.encode(entry))} for place, entry in entries]
         if raw:
             for document in documents:
@@ -151,7 +151,10 @@ async def print_transcript(
             return
         put(console, thread_label(state, agent.services.clock.now()))
         if state.thread.base:
-            put(console, note(f"before these stand {state.thread.base} entries of {' and '.join(state.thread.ancestors)}"))
+            put(
+                console,
+                note(f"before these stand {state.thread.base} entries of {' and '.join(state.thread.ancestors)}"),
+            )
         for place, entry in entries:
             put(console, Text(f"{place:>4} ", style="dim").append(hanging(entry_text(entry, whole=True), 5)))
 

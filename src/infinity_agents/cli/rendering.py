@@ -152,7 +152,9 @@ def output_text(output: Output) -> Text:
         case "oauth_required":
             return Text(f"  ! {_hanging(text, 4)}", style="bold yellow")
         case "user_choice_required":
-            return question(shown(str((output.details or {}).get("prompt", ""))), (output.details or {}).get("choices", ()))
+            return question(
+                shown(str((output.details or {}).get("prompt", ""))), (output.details or {}).get("choices", ())
+            )
         case "user_choice_complete" | "status":
             return Text(f"  · {_hanging(text, 4)}", style="dim")
         case "limit_reached":

@@ -189,7 +189,9 @@ async def call_tool(config: AgentConfig, url: str, name: str, arguments: str, *,
             await hand_over(
                 f"{name} of {url}",
                 server.manifest.endpoint,
-                rap.Invocation(operation=name, arguments=read, id=call_id, callback_url=back, group_id=_THREAD).to_json(),
+                rap.Invocation(
+                    operation=name, arguments=read, id=call_id, callback_url=back, group_id=_THREAD
+                ).to_json(),
                 http=http,
                 clock=clock,
                 auth=server_config.auth,
@@ -198,7 +200,7 @@ async def call_tool(config: AgentConfig, url: str, name: str, arguments: str, *,
             )
             if not as_json:
                 put(stderr(), call_text(f"{name} {json.dumps(read, ensure_ascii=False)}"))
-            is_over = False
+            is_over, code = False, 0
             try:
                 while not is_over:
                     is_over, code = await _heard(await inbox.arrived.get(), inbox, server, as_json=as_json)
@@ -215,7 +217,7 @@ def _read(arguments: str) -> dict[str, Any]:
         read = error
     if not isinstance(read, dict):
         raise Misconfigured(
-            f"the arguments {arguments[:60]!r} are not a JSON object; quote one for the shell: '{{\"city\": \"Oslo\"}}'"
+            f'the arguments {arguments[:60]!r} are not a JSON object; quote one for the shell: \'{{"city": "Oslo"}}\''
         )
     return read
 

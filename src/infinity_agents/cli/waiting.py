@@ -85,9 +85,7 @@ def state_of(snapshot: Snapshot, queued: Mapping[str, int]) -> ThreadState:
     if thread.paused_at is not None:
         waits.append(Wait("limit", "a person: it has reached a limit", thread.paused_at))
     asked = {choice.id for choice in snapshot.choices}
-    waits += [
-        Wait("person", shown(choice.prompt), choice.asked_at, call_id=choice.id) for choice in snapshot.choices
-    ]
+    waits += [Wait("person", shown(choice.prompt), choice.asked_at, call_id=choice.id) for choice in snapshot.choices]
     waits += [_of_call(call) for call in snapshot.calls if call.id not in asked]
     return ThreadState(snapshot, count, tuple(waits))
 

@@ -44,8 +44,6 @@ COMPACTION_PROMPT = (
 _CLOCKS_DIFFER = timedelta(minutes=1)
 """How far the clock of whoever saw that a deadline had passed may be ahead of ours."""
 
-_STILL_RUNNING = "Still running. Its result will come as an event."
-
 
 def fold_batch(slice_: Slice, deliveries: Sequence[Delivery]) -> None:
     """Fold ``deliveries``, none of which the thread has heard, and the deferred ones whose time has come.
@@ -301,7 +299,7 @@ def _fold_user(slice_: Slice, delivery: Delivery) -> None:
             slice_.answer_text(pending, "Cancelled: the user interrupted.", CallState.CANCELLED)
             slice_.cancel(pending)
         else:
-            slice_.answer_text(pending, _STILL_RUNNING, CallState.DETACHED)
+            slice_.answer_text(pending, _still_running(pending), CallState.DETACHED)
     slice_.append(UserEntry(_parts(delivery.message)))
     if delivery.is_personal:
         slice_.personal = True
@@ -354,6 +352,11 @@ def _settle_for_end(slice_: Slice, text: str) -> None:
         slice_.cancel(pending)
 
 
+def _still_running(call: Call) -> str:
+    # Not every model is shown the ids of its calls, and this one may be cancelled by its id.
+    return f"Still running. Its result will come as an event about the call {call.id}."
+
+
 def _interrupt_passive(slice_: Slice, pending: Call, text: str) -> None:
     slice_.answer_text(pending, text, CallState.DETACHED if pending.wakes_at else CallState.ANSWERED)
 
@@ -395,7 +398,7 @@ def _make_way(slice_: Slice) -> None:
     if pending.is_passive:
         _interrupt_passive(slice_, pending, "Interrupted by an event.")
     else:
-        slice_.answer_text(pending, _STILL_RUNNING, CallState.DETACHED)
+        slice_.answer_text(pending, _still_running(pending), CallState.DETACHED)
 
 
 def _would_detach(slice_: Slice, delivery: Delivery) -> bool:

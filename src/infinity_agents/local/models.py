@@ -4,6 +4,7 @@ from ..adapters.anthropic import AnthropicModel
 from ..adapters.demo_model import DemoModel
 from ..adapters.openai import OpenAIModel
 from ..errors import Misconfigured
+from ..ports.model import Model
 from ..runtime.models import RoutedModels
 
 Provider = DemoModel | OpenAIModel | AnthropicModel
@@ -16,7 +17,7 @@ def models_for(name: str, base_url: str | None = None) -> RoutedModels:
         Misconfigured: as ``provider_of`` has it.
     """
     chosen = provider_of(name, base_url)
-    others = {"demo": DemoModel(), "openai": OpenAIModel("NAME"), "anthropic": AnthropicModel("NAME")}
+    others: dict[str, Model] = {"demo": DemoModel(), "openai": OpenAIModel("NAME"), "anthropic": AnthropicModel("NAME")}
     return RoutedModels({**others, name.partition(":")[0]: chosen}, name)
 
 

@@ -36,8 +36,7 @@ from ..ports.tool import Tool, ToolAnswer
 from .arguments import check_arguments, read_arguments
 from .cancellation import Cancellation
 from .compaction import shorten
-from .observing import Silent
-from .observing import report
+from .observing import Silent, report
 from .prompt import system_prompt
 from .reading import reading
 from .retry import is_worth_trying

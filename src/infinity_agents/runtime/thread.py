@@ -9,7 +9,7 @@ from ..conversation.events import Completed, Failed, Skipped, StepFinished, Step
 from ..conversation.folding import must_wait
 from ..conversation.messages import Delivery
 from ..conversation.slice import Slice
-from ..errors import FenceLost
+from ..errors import FenceLost, Reject
 from ..ports.observer import Observer
 from ..ports.queues import DeferQueue
 from .admit import admit, unheard
@@ -119,6 +119,9 @@ class ThreadHandle:
 
     async def _phases(self, run: Run, batch: Sequence[Delivery], defers: bool) -> tuple[Slice | None, StepOutcome]:
         services = self.services
+        strangers = {delivery.thread_id for delivery in batch} - {self.id}
+        if strangers:
+            raise Reject(f"thread {self.id} was given messages for {', '.join(sorted(strangers))}; step those threads")
         loaded = await load(run, self.id, batch, self.cache)
         new, performed = unheard(batch, frozenset()), False
         if loaded is not None:

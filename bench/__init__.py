@@ -1,0 +1,1 @@
+"""Benchmarks: each measures this runtime beside the same work done by hand."""

@@ -1,0 +1,140 @@
+"""Runs the benchmarks, and writes the table and the plot that the documents show: ``make bench``.
+
+``python -m bench.report --agents 1000 --out docs``
+"""
+
+import argparse
+import asyncio
+import platform
+import sqlite3
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+from . import agent_scale
+from . import slice as slices
+
+
+def main() -> None:
+    """Run both benchmarks and write ``benchmarks.md`` and ``images/benchmarks.png`` under ``--out``."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--agents", type=int, default=1000)
+    parser.add_argument("--slice-agents", type=int, default=20)
+    parser.add_argument("--out", type=Path, default=Path("docs"))
+    options = parser.parse_args()
+    scales = []
+    for synchronous in ("FULL", "OFF"):
+        print(f"{options.agents} agents, synchronous={synchronous}...", file=sys.stderr)
+        with tempfile.TemporaryDirectory() as folder:
+            scales.append(asyncio.run(agent_scale.run(Path(folder), options.agents, 20, synchronous, options.agents)))
+    print(f"{options.slice_agents} agents, 200 turns...", file=sys.stderr)
+    with tempfile.TemporaryDirectory() as folder:
+        costs = asyncio.run(slices.run(Path(folder), options.slice_agents, 200, "FULL"))
+    (options.out / "images").mkdir(parents=True, exist_ok=True)
+    plot(costs, options.out / "images" / "benchmarks.png")
+    (options.out / "benchmarks.md").write_text(document(scales, costs), encoding="utf-8")
+
+
+_PAGE = """\
+# Benchmarks
+
+Written by `make bench`. What counts are the ratios: both sides ran in one process, one after the other, in the same
+SQLite at the same durability. The absolute figures are of one machine on one day and prove nothing.
+
+{machine}
+
+## Many agents
+
+`bench/agent_scale.py`: {agents:,} agents, {turns} turns each. A turn is a message of 120 characters, a completion of
+12 chunks of 96 characters with a tool call, a result of 350 characters through the queue, and a second completion of
+12 chunks. The bare loop is what one would write by hand: for each completion it reads the history, parses it, and
+appends two rows in one transaction. It has no queue, no tools and no log of outputs, and nothing brings it back when
+it dies between its two completions.
+
+{scale}
+
+## One slice, as the conversation grows
+
+`bench/slice.py`: small messages (200, 100, 300 and 300 characters). *Warm*: the process holds the thread and reads
+only what is new. *Cold*: it reads the whole history. CPU per completion.
+
+![CPU per completion over turns](images/benchmarks.png)
+
+{slices}
+
+Warm, at turn {last} over turn {first}: {growth:.2f}.
+"""
+
+_ROWS = (
+    ("throughput, ours over bare", "throughput_ratio", "{:.2f}"),
+    ("CPU per completion, ours over bare", "cpu_ratio", "{:.1f}"),
+    ("bytes on disk per agent, ours over bare", "disk_ratio", "{:.2f}"),
+    ("the same without the log of outputs", "disk_ratio_without_outputs", "{:.2f}"),
+    ("resident bytes per idle agent", "resident_bytes_per_idle_agent", "{:,.0f}"),
+    ("completions per second, ours", "completions_per_second", "{:,.0f}"),
+    ("completions per second, bare", "bare_completions_per_second", "{:,.0f}"),
+    ("CPU per completion, ours (ms)", "cpu_ms_per_completion", "{:.3f}"),
+    ("CPU per completion, bare (ms)", "bare_cpu_ms_per_completion", "{:.3f}"),
+    ("bytes on disk per agent, ours", "disk_bytes_per_agent", "{:,.0f}"),
+)
+
+
+def document(scales: list[agent_scale.Figures], costs: slices.Figures) -> str:
+    """Return the page: ratios first, absolute figures only beside what they were measured with."""
+    machine = f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, {platform.machine()}."
+    return _PAGE.format(
+        machine=f"{datetime.now(UTC):%Y-%m-%d}, {machine}",
+        agents=scales[0].agents,
+        turns=scales[0].turns,
+        scale=_table(
+            ["", *(f"synchronous={figures.synchronous}" for figures in scales)],
+            [[label, *(form.format(getattr(figures, name)) for figures in scales)] for label, name, form in _ROWS],
+        ),
+        slices=_table(
+            ["turn", "warm over bare", "cold over bare", "warm (ms)", "cold (ms)", "bare (ms)"],
+            [
+                [str(cost.turn)]
+                + [f"{ratio:.2f}" for ratio in (cost.warm_ratio, cost.cold_ratio)]
+                + [f"{value:.3f}" for value in (cost.warm, cost.cold, cost.bare)]
+                for cost in costs.costs
+            ],
+        ),
+        first=costs.costs[0].turn,
+        last=costs.costs[-1].turn,
+        growth=costs.warm_growth,
+    )
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    rule = ["---", *("---:" for _ in head[1:])]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *rows))
+
+
+def plot(costs: slices.Figures, path: Path) -> None:
+    """Draw the cost of a completion over the turns."""
+    import matplotlib as mpl  # type: ignore[import-not-found, unused-ignore]
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt  # type: ignore[import-not-found, unused-ignore]
+
+    figure, axes = plt.subplots(figsize=(8, 4.5), dpi=120)
+    turns = range(1, len(costs.warm_by_turn) + 1)
+    for label, values, colour in (
+        ("cold", costs.cold_by_turn, "#b35c00"),
+        ("bare loop", costs.bare_by_turn, "#777777"),
+        ("warm", costs.warm_by_turn, "#0b6e4f"),
+    ):
+        axes.plot(turns, values, label=label, color=colour, linewidth=1.6)
+    axes.set_xlabel("turn")
+    axes.set_ylabel("CPU per completion (ms)")
+    axes.set_ylim(bottom=0)
+    axes.set_title("One slice, as the conversation grows")
+    axes.grid(alpha=0.25)
+    axes.legend(frameon=False)
+    figure.tight_layout()
+    figure.savefig(path)
+
+
+if __name__ == "__main__":
+    main()
