@@ -72,6 +72,7 @@ def chat(
     thread: Annotated[
         str, typer.Argument(help="The conversation; main where none is named.", metavar="[THREAD]")
     ] = "main",
+    *,
     file: FileOption = None,
     config: ConfigOption = None,
     model: ModelOption = None,
@@ -86,11 +87,16 @@ def chat(
     """
     from .chatting import run_chat
 
-    asyncio.run(run_chat(agent_config(file, config, model, base_url, tool_server, prompt), thread))
+    asyncio.run(
+        run_chat(
+            agent_config(file, config, model=model, base_url=base_url, tool_servers=tool_server, prompt=prompt), thread
+        )
+    )
 
 
 @app.command()
 def serve(
+    *,
     file: FileOption = None,
     config: ConfigOption = None,
     model: ModelOption = None,
@@ -102,13 +108,19 @@ def serve(
     """Host the file without a terminal, one line for each slice, until SIGTERM or Ctrl-C."""
     from .serving import run_host
 
-    asyncio.run(run_host(agent_config(file, config, model, base_url, tool_server, prompt), as_json=as_json))
+    asyncio.run(
+        run_host(
+            agent_config(file, config, model=model, base_url=base_url, tool_servers=tool_server, prompt=prompt),
+            as_json=as_json,
+        )
+    )
 
 
 @app.command()
 def send(
     thread: ThreadArgument,
     text: Annotated[str, typer.Argument(help="What to say; - reads it from standard input.", metavar="TEXT")],
+    *,
     message_id: Annotated[
         str | None, typer.Option("--id", help="The message's id: sent again under it, it is heard once.")
     ] = None,
@@ -130,6 +142,7 @@ def tail(
     thread: Annotated[
         str | None, typer.Argument(help="The conversation; all of them where none is named.", metavar="[THREAD]")
     ] = None,
+    *,
     since: Annotated[
         int | None,
         typer.Option(min=0, help="Begin behind this place of the log, 0 for all of it; else with the last ten."),
@@ -152,6 +165,7 @@ def threads(
     thread: Annotated[
         str | None, typer.Argument(help="The conversation; all of them where none is named.", metavar="[THREAD]")
     ] = None,
+    *,
     limit: Annotated[int, typer.Option(min=1, help="The most threads to show.")] = 1000,
     file: FileOption = None,
     config: ConfigOption = None,
@@ -166,6 +180,7 @@ def threads(
 @app.command()
 def show(
     thread: ThreadArgument,
+    *,
     raw: Annotated[
         bool, typer.Option("--raw", help="Print the entries as they are stored, one JSON for each.")
     ] = False,
@@ -182,6 +197,7 @@ def show(
 
 @app.command()
 def doctor(
+    *,
     file: FileOption = None,
     config: ConfigOption = None,
     model: ModelOption = None,
@@ -193,5 +209,5 @@ def doctor(
     from .doctor import examine
     from .doctor import report as tell
 
-    findings = asyncio.run(examine(flags_of(file, config, model, base_url, tool_server)))
+    findings = asyncio.run(examine(flags_of(file, config, model=model, base_url=base_url, tool_servers=tool_server)))
     raise typer.Exit(tell(findings, as_json=as_json))

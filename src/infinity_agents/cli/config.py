@@ -210,7 +210,7 @@ def _wrong(location: tuple[str | int, ...], problem: Any) -> str:
 
 
 def _line(text: str, location: Sequence[str | int]) -> int:
-    """Return the number of the line on which the key at ``location`` stands, or else its table; 1 where neither does."""
+    """Return the number of the line on which the key at ``location`` stands, or else that of its table, or else 1."""
     table, counts, best = "", dict[str, int](), 1
     wanted_table = str(location[0]) if len(location) > 1 else ""
     wanted_index = location[1] if len(location) > 1 and isinstance(location[1], int) else None

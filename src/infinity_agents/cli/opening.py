@@ -38,7 +38,7 @@ async def visiting(config: AgentConfig, *, makes: bool = False) -> AsyncIterator
     """
     if not makes and not config.file.exists():
         raise Misconfigured(
-            f"there is no agent in {config.file}: `infinity chat` or `infinity serve` makes one, and --file names another"
+            f"there is no agent in {config.file}; `infinity chat` makes one there, and --file names another place"
         )
     agent = LocalAgent.open(config.file)
     try:

@@ -36,6 +36,7 @@ PromptOption = Annotated[str | None, typer.Option("--prompt", help="The agent's 
 def flags_of(
     file: Path | None,
     config: Path | None,
+    *,
     model: str | None = None,
     base_url: str | None = None,
     tool_servers: Sequence[str] | None = None,
@@ -44,12 +45,13 @@ def flags_of(
     """Return what the command line says."""
     from .config import Flags
 
-    return Flags(config, file, model, base_url, tool_servers or (), prompt)
+    return Flags(config, file, model=model, base_url=base_url, tool_servers=tool_servers or (), prompt=prompt)
 
 
 def agent_config(
     file: Path | None,
     config: Path | None,
+    *,
     model: str | None = None,
     base_url: str | None = None,
     tool_servers: Sequence[str] | None = None,
@@ -62,4 +64,4 @@ def agent_config(
     """
     from .config import configured
 
-    return configured(flags_of(file, config, model, base_url, tool_servers, prompt))
+    return configured(flags_of(file, config, model=model, base_url=base_url, tool_servers=tool_servers, prompt=prompt))

@@ -64,7 +64,7 @@ async def print_outputs(
                 continue
             if not follows:
                 return
-            while agent.database.data_version() == version:
+            while agent.database.data_version() == version:  # noqa: ASYNC110 - who writes is another process
                 await asyncio.sleep(_LOOK_EVERY)
 
 

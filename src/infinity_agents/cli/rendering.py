@@ -22,6 +22,8 @@ from ..conversation.history import (
 from ..conversation.outputs import Output
 from .waiting import ThreadState, Wait
 
+PROMPT = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
+"""Stands before what people say."""
 _LONGEST_LINE = 300
 _LINK = re.compile(r"https?://\S+")
 
@@ -126,7 +128,7 @@ def entry_text(entry: Entry, *, whole: bool = False) -> Text:
 
 def said(text: str) -> Text:
     """Return what a person says."""
-    return Text("› ", style="bold green").append(_hanging(shown(text), 2), style="bold")
+    return Text(f"{PROMPT} ", style="bold green").append(_hanging(shown(text), 2), style="bold")
 
 
 def call_text(display: str) -> Text:

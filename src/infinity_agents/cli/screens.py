@@ -24,7 +24,7 @@ from rich.text import Text
 from ..conversation.content import shown
 from ..conversation.threads import Choice
 from .chat import Chat
-from .rendering import Prose, one_line, put, question
+from .rendering import PROMPT, Prose, one_line, put, question
 
 _COMMANDS = ["/stop", "/threads", "/answer", "/help", "/quit"]
 
@@ -159,7 +159,7 @@ class Terminal:
             rest = self._prose.rest.plain
             status = _fitted(self._chat.status, app.output.get_size().columns - 1)
             above = [("", f"{rest}\n" if rest else ""), ("ansibrightblack", f"\n{status}" if status else "")]
-        return [*above, ("bold ansigreen", "\n› ")]
+        return [*above, ("bold ansigreen", f"\n{PROMPT} ")]
 
     def _redraw(self) -> None:
         app: Application[object] | None = get_app_or_none()
@@ -205,7 +205,7 @@ def picker(prompt: str, choices: Sequence[str], default: int) -> Application[int
         told: StyleAndTextTuples = [("bold ansiyellow", f"\n? {shown(prompt)}\n")]
         for number, text in enumerate(choices):
             is_current = number == current
-            mark, style = ("›", "bold ansigreen") if is_current else (" ", "")
+            mark, style = (PROMPT, "bold ansigreen") if is_current else (" ", "")
             told.append((style, f"  {mark} {number + 1}. {one_line(text)}\n"))
             if is_current:
                 told.append(("[SetCursorPosition]", ""))

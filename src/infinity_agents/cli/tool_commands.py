@@ -40,9 +40,10 @@ def call(
     raise typer.Exit(asyncio.run(call_tool(agent_config(None, config), url, name, arguments, as_json=as_json)))
 
 
-@app.command()
-def test(
+@app.command("test")
+def check(
     url: UrlArgument,
+    *,
     example: Annotated[
         list[str] | None,
         typer.Option("--example", help="Arguments to call a tool with, as NAME=JSON; may be given again."),
@@ -54,6 +55,6 @@ def test(
 
     Tools that say readOnly or idempotent are called, with arguments made from their schemas; others by --example alone.
     """
-    from .tooling import test_server
+    from .tooling import check_server
 
-    raise typer.Exit(asyncio.run(test_server(agent_config(None, config), url, example or (), as_json=as_json)))
+    raise typer.Exit(asyncio.run(check_server(agent_config(None, config), url, example or (), as_json=as_json)))

@@ -275,10 +275,10 @@ async def _chosen(asked_for: UserChoiceRequired) -> int:
     return asked_for.default
 
 
-# Test.
+# Check.
 
 
-async def test_server(config: AgentConfig, url: str, examples: Sequence[str], *, as_json: bool) -> int:
+async def check_server(config: AgentConfig, url: str, examples: Sequence[str], *, as_json: bool) -> int:
     """Print what the server at ``url`` keeps and breaks of the protocol; return 1 where it breaks anything.
 
     Raises:
