@@ -62,6 +62,12 @@ async def turn(*entries, tools=SPECS, stack=("c",), summary=None):
         ("sleep 5 seconds", "sleep", {"seconds": 5}),
         ("Remind me in 1.5 s to stretch!", "sleep", {"seconds": 1.5, "reason": "stretch"}),
         ("wait 2 minutes", "sleep", {"seconds": 120}),
+        (
+            "Remind me on 2026-03-02 at 09:30 Europe/Berlin to stretch!",
+            "sleep_until",
+            {"date": "2026-03-02", "time": "09:30", "timezone": "Europe/Berlin", "reason": "stretch"},
+        ),
+        ("sleep until 2026-03-02 09:30:15", "sleep_until", {"date": "2026-03-02", "time": "09:30:15"}),
         ("spawn two children", "spawn_thread", {"instructions": "report: child 1 says hello", "child_of": ["c"]}),
         ("ask a child to report: blue", "spawn_thread", {"instructions": "report: blue", "child_of": ["c"]}),
         ("ask 2 threads: sleep 1 s; what time is it", "spawn_thread", {"instructions": "sleep 1 s", "child_of": ["c"]}),
@@ -88,6 +94,12 @@ async def test_a_tool_that_is_not_offered_is_never_called(text):
     said, call = await turn(user(text), tools=())
     assert call is None
     assert "I cannot do that: I have no tool" in said
+
+
+async def test_a_choice_is_filled_from_the_words():
+    stock = {"type": "string", "enum": ["ACME", "GLOBEX"]}
+    spec = ToolSpec("watch", "", {"properties": {"stock": stock}, "required": ["stock"]})
+    assert await turn(user("Watch GLOBEX for me."), tools=(spec,)) == ("", ("watch", {"stock": "GLOBEX"}))
 
 
 async def test_steps_are_taken_one_after_the_other_and_each_is_told():

@@ -64,6 +64,21 @@ async def test_p2_a_redrive_days_later_under_a_new_queue_id_is_known() -> None:
     assert len(world.server.calls) == 1
 
 
+async def test_p2_a_second_redrive_of_a_message_without_an_id_is_known_too() -> None:
+    world = await TOOL_CALL.world(in_memory())
+    await world.boot()
+    world.loses_acknowledgements = True
+    await world.say("t", "look it up")
+    for _ in range(3):
+        await world.settle()
+        (letter,) = await world.adapters.inputs.dead_letters()
+        world.clock.advance(24 * 3600)
+        await world.adapters.inputs.redrive(letter.queue_id)
+    world.loses_acknowledgements = False
+    await world.settle()
+    assert [entry.kind for entry in await world.history("t")] == ["user", "assistant", "tool_call"]
+
+
 async def test_p2_a_message_with_its_own_id_is_known_however_it_comes_back() -> None:
     world = await TOOL_CALL.world(in_memory())
     await world.boot()

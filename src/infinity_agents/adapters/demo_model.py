@@ -164,6 +164,11 @@ def _sleep(found: re.Match[str], _: _Scene) -> Sequence[_Move]:
     return [_Call("sleep", {**arguments, "reason": reason} if reason else arguments)]
 
 
+def _sleep_until(found: re.Match[str], _: _Scene) -> Sequence[_Move]:
+    given = {name: text.strip(" .!") for name, text in found.groupdict().items() if text}
+    return [_Call("sleep_until", given)]
+
+
 def _children(found: re.Match[str], scene: _Scene) -> Sequence[_Move]:
     """Give each child its instruction; they are parted by semicolons, and the last one serves for all that follow."""
     word = found["count"].casefold()
@@ -216,6 +221,8 @@ RULES: Mapping[str, _Rule] = {
     r"(?:sleep(?: for)?|(?:wake|remind) me in|wait) (?P<number>\d+(?:\.\d+)?) ?"
     r"(?P<unit>s(?:ec(?:ond)?s?)?|m(?:in(?:ute)?s?)?)\b"
     r"(?:\s*(?:to|for|because) (?P<reason>.+))?": _sleep,
+    r"(?:sleep until|(?:wake|remind) me on) (?P<date>\d{4}-\d\d-\d\d) (?:at )?(?P<time>\d\d:\d\d(?::\d\d)?)"
+    r"(?: (?P<timezone>[A-Z]\w+/\w+|UTC))?(?:\s*(?:to|for|because) (?P<reason>.+))?": _sleep_until,
     r"what(?:'s| is)? (?:the )?time\b(?: is it)?(?: in (?P<city>[^?.!,;]+))?": _time,
 }
 """What people may ask for, and the calls that it takes. The first pattern that is found decides."""
@@ -280,6 +287,8 @@ def _filled(schema: Mapping[str, Any], asked: str) -> JsonObject:
                 arguments[name] = float(number[0])
             case "integer" if number:
                 arguments[name] = int(float(number[0]))
+            case "string" if "enum" in property_:
+                arguments |= {name: choice for choice in property_["enum"] if choice in asked}
             case "string" if name in schema.get("required", ()):
                 arguments[name] = asked.strip(" .!?")
             case _:

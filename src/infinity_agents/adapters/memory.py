@@ -21,10 +21,11 @@ from ..conversation.threads import Thread
 from ..errors import FenceLost
 from ..ports.clock import Clock
 from ..ports.conversations import Commit, LoadRequest, Snapshot, ThreadOverview
-from ..ports.queues import DEDUP_WINDOW, DeadLetter, Received, refuse_unsendable
+from ..ports.queues import DEDUP_WINDOW, DeadLetter, InputSender, Received, refuse_unsendable
 from ..ports.state import StateItem
 from ..wire import history as stored
 from ..wire import outputs as wire_outputs
+from ..wire.inputs import redriven
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
@@ -392,10 +393,6 @@ class MemoryInputQueue:
             Reject: the queue can never take it; the text names the value and the limit.
         """
         refuse_unsendable(body, group_id=group_id, dedup_id=dedup_id)
-        self.enqueue(body, group_id, dedup_id)
-
-    def enqueue(self, body: str, group_id: str, dedup_id: str) -> None:
-        """Do what ``send`` does, for a message that was checked."""
         now = self._clock.now()
         for key in [key for key, at in self.data.sent.items() if at <= now - DEDUP_WINDOW]:
             del self.data.sent[key]
@@ -505,7 +502,7 @@ class MemoryInputQueue:
     async def redrive(self, queue_id: str) -> None:
         """Put it back on the queue under a new queue id."""
         letter = self.data.dead.pop(queue_id)
-        self._append(letter.body, letter.group_id, dedup_id=queue_id)
+        self._append(redriven(letter.body, queue_id), letter.group_id, dedup_id=queue_id)
 
     async def discard(self, queue_id: str) -> None:
         """Forget it."""
@@ -587,7 +584,7 @@ class TimerData:
 class MemoryTimers:
     """``LocalTimers`` over ``data`` that put their messages on ``queue``."""
 
-    def __init__(self, queue: MemoryInputQueue, data: TimerData | None = None) -> None:
+    def __init__(self, queue: InputSender, data: TimerData | None = None) -> None:
         self._queue = queue
         self.data = data if data is not None else TimerData()
 
@@ -608,8 +605,9 @@ class MemoryTimers:
         """Move the bodies of all timers due by ``now`` to the queue, earliest first."""
         due = sorted((timer.due_at, timer_id) for timer_id, timer in self.data.timers.items() if timer.due_at <= now)
         for _, timer_id in due:
-            timer = self.data.timers.pop(timer_id)
-            self._queue.enqueue(timer.body, timer.group_id, timer.dedup_id)
+            timer = self.data.timers[timer_id]
+            await self._queue.send(timer.body, group_id=timer.group_id, dedup_id=timer.dedup_id)
+            self.data.timers.pop(timer_id, None)
         return len(due)
 
 

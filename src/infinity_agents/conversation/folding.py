@@ -69,7 +69,7 @@ def fold_batch(slice_: Slice, deliveries: Sequence[Delivery]) -> None:
         if folded >= room and not is_held and not _comes_first(slice_, delivery):
             slice_.deferred.append(delivery)
             continue
-        if delivery.is_personal and (_starts_another_turn(slice_, delivery) or _has_personal(slice_, ())):
+        if _must_follow(slice_, delivery):
             slice_.deferred.append(delivery)
             slice_.waiting.append(delivery)
             continue
@@ -85,6 +85,13 @@ def fold_batch(slice_: Slice, deliveries: Sequence[Delivery]) -> None:
     _spawn_event_threads(slice_)
     if _can_go_on(slice_):
         slice_.send(slice_.nudge_for(slice_.thread.id))
+
+
+def _must_follow(slice_: Slice, delivery: Delivery) -> bool:
+    """Whether ``delivery`` waits for a slice of its own, or behind another that does."""
+    if slice_.thread.closed or not delivery.is_personal:
+        return False
+    return _starts_another_turn(slice_, delivery) or _has_personal(slice_, ())
 
 
 def _starts_another_turn(slice_: Slice, delivery: Delivery) -> bool:

@@ -1,8 +1,9 @@
 """The embedded agent: everything over one SQLite file, with no account anywhere."""
 
+import asyncio
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,7 @@ from ..conversation.content import JsonObject, Text
 from ..conversation.messages import Control, InputMessage, UserChoiceResponse, UserContent
 from ..conversation.outputs import Output
 from ..errors import Misconfigured
+from ..ports.conversations import LoadRequest
 from ..ports.model import Model
 from ..ports.observer import Observer
 from ..ports.tool import Tool
@@ -42,6 +44,10 @@ from .callbacks import HOST, PATH, CallbackReceiver, serving
 from .clock import FreshIds, SystemClock
 from .host import Host, HostSettings
 from .identity import Identity
+
+_LOOK_EVERY = 0.1
+_NO_ENTRIES = 2**31 - 1
+"""Beyond the end of any history."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +151,37 @@ class LocalAgent:
     ) -> Sequence[tuple[int, Output]]:
         """Return what people were told, with its places in the log, oldest first, from behind the place ``after``."""
         return await self.outputs_log.outputs(after=after, group_id=group_id, limit=limit)
+
+    async def follow(self, root_id: str, *, after: int = 0) -> AsyncIterator[tuple[int, Output]]:
+        """Yield what people are told in a conversation, from behind the place ``after`` on, until it is at rest.
+
+        It is at rest when nothing more happens without a person: no message is on its way, nobody sleeps until a time,
+        and no tool, person or subscription is still to answer. While nobody hosts the file, messages stay on their way.
+        """
+        while True:
+            is_over = await self._is_at_rest(root_id)
+            page = await self.outputs(after=after, group_id=root_id)
+            for after, output in page:
+                yield after, output
+            if page:
+                continue
+            if is_over:
+                return
+            await asyncio.sleep(_LOOK_EVERY)
+
+    async def _is_at_rest(self, root_id: str) -> bool:
+        version = self.database.data_version()
+        queued = await self.queue.outstanding()
+        conversations = self.services.conversations
+        threads = [overview.thread.id for overview in await conversations.threads(root_id=root_id)]
+        if not queued.keys().isdisjoint({root_id, *threads}):
+            return False
+        for thread_id in threads:
+            snapshot = await conversations.load(LoadRequest(thread_id, known_to=_NO_ENTRIES))
+            if snapshot and any(call.wakes_at or not call.is_passive for call in snapshot.calls):
+                return False
+        # What another process wrote in between may have moved what was awaited to where it had been looked for.
+        return self.database.data_version() == version
 
     @property
     def hosted_by(self) -> str | None:

@@ -130,6 +130,8 @@ class DeadLetters(Protocol):
     async def redrive(self, queue_id: str) -> None:
         """Put it back on the input queue under a new queue id; its deduplication id is the old queue id.
 
+        A message without an id of its own is given the old queue id as its ``message_id``.
+
         Raises:
             KeyError: there is no such dead letter.
         """

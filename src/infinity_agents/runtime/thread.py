@@ -9,7 +9,7 @@ from ..conversation.events import Completed, Failed, Skipped, StepFinished, Step
 from ..conversation.folding import must_wait
 from ..conversation.messages import Delivery
 from ..conversation.slice import Slice
-from ..errors import FenceLost, Reject
+from ..errors import FenceLost, InfinityError, Reject
 from ..ports.observer import Observer
 from ..ports.queues import DeferQueue
 from .admit import admit, unheard
@@ -162,7 +162,8 @@ class ThreadHandle:
     def _failed(self, error: Exception, run: Run) -> Failed:
         if isinstance(error, FenceLost):
             self.cache.forget(self.id)
-        _log.warning("thread %s: step failed: %s: %s", self.id, type(error).__name__, error)
+        unexpected = None if isinstance(error, InfinityError) else error
+        _log.warning("thread %s: step failed: %s: %s", self.id, type(error).__name__, error, exc_info=unexpected)
         outcome = Failed(error)
         run.observe(StepFinished(self.id, outcome, round_trips=dict(run.round_trips)))
         return outcome

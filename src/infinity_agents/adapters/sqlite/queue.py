@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from ...conversation import ids
 from ...conversation.content import without_surrogates
 from ...ports.queues import DEDUP_WINDOW, DeadLetter, Received, refuse_unsendable
+from ...wire.inputs import redriven
 from .database import SqliteDatabase, micros, moment, places
 
 _SWEEP_EVERY = timedelta(minutes=1)
@@ -153,7 +154,7 @@ class SqliteInputQueue:
             ).fetchone()
             _discard(connection, queue_id)
             body, group_id = letter
-            self._append(connection, body, group_id, dedup_id=queue_id)
+            self._append(connection, redriven(body, queue_id), group_id, dedup_id=queue_id)
         self.on_arrival()
 
     async def discard(self, queue_id: str) -> None:
