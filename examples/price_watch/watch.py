@@ -8,8 +8,14 @@ from pathlib import Path
 
 from infinity_agents import LocalAgent
 from infinity_agents.conversation.content import plain_text
-from infinity_agents.conversation.history import AssistantEntry, Entry, EventEntry, ToolCallEntry
-from infinity_agents.conversation.history import ToolResultEntry, UserEntry
+from infinity_agents.conversation.history import (
+    AssistantEntry,
+    Entry,
+    EventEntry,
+    ToolCallEntry,
+    ToolResultEntry,
+    UserEntry,
+)
 from infinity_agents.errors import Misconfigured
 from infinity_agents.local.models import models_for
 
@@ -19,15 +25,23 @@ CONVERSATION = "prices"
 async def main(file: Path, model: str, tool_server: str) -> None:
     agent = LocalAgent.open(file, model=models_for(model), tool_servers=[tool_server])
     async with agent.host():
-        await agent.send(CONVERSATION, "Watch ACME, and tell me whenever it falls below 100 dollars.")
+        # A message that carries an id is heard once, however often the program is started over the same file.
+        await agent.send(
+            CONVERSATION, "Watch ACME, and tell me whenever it falls below 100 dollars.", message_id="watch-acme"
+        )
         async for _, output in agent.follow(CONVERSATION):
             if output.text:
                 print(f"{output.type}: {output.text}", flush=True)
-    for overview in await agent.services.conversations.threads(root_id=CONVERSATION):
-        print(f"\n{overview.thread.kind} thread {overview.thread.id}")
-        for _, entry in await agent.services.conversations.history(overview.thread.id):
-            print(f"  {told(entry)}")
+    await print_transcript(agent)
     await agent.aclose()
+
+
+async def print_transcript(agent: LocalAgent) -> None:
+    threads = [overview.thread for overview in await agent.services.conversations.threads(root_id=CONVERSATION)]
+    for thread in sorted(threads, key=lambda thread: thread.created_at):
+        print(f"\n{thread.kind} thread {thread.id}")
+        for _, entry in await agent.services.conversations.history(thread.id):
+            print(f"  {told(entry)}".replace("\n", "\n          "))
 
 
 def told(entry: Entry) -> str:

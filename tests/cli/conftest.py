@@ -71,10 +71,15 @@ async def _play(texts, thread, options):
         async with asyncio.timeout(PATIENCE), agent.host():
             for text in texts:
                 await agent.send(thread, text)
-                while await agent.queue.outstanding():
-                    await asyncio.sleep(0.01)
+                await _quiet(agent)
+            await _quiet(agent)
     finally:
         await agent.aclose()
+
+
+async def _quiet(agent):
+    while await agent.queue.outstanding():
+        await asyncio.sleep(0.01)
 
 
 class Process:

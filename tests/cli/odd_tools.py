@@ -37,6 +37,12 @@ async def nap(seconds: float = 1) -> str:
     return f"napped for {seconds:g} seconds"
 
 
+@server.tool(read_only=True)
+async def much(megabytes: int) -> str:
+    """Return a lot."""
+    return "x" * megabytes * 1_000_000
+
+
 @server.tool
 async def fail() -> str:
     """Fail."""

@@ -43,7 +43,7 @@ from ..local.wiring import LocalAgent
 from ..ports.observer import Observer
 from .following import News, Place, end_of, keep_place, news_since, place_shown
 from .rendering import call_text, came, clock_time, duration, entry_text, note, output_text, thread_trees
-from .waiting import Wait
+from .waiting import Wait, counted
 
 HELP = """\
 /stop         stop what the thread is doing; calls that run are cancelled
@@ -235,7 +235,7 @@ class Chat:
         doing += [_doing(wait, now) for wait in (state.waits if state else ()) if wait.kind != "slice"]
         children = [s for name, s in self.news.family.items() if name != self.thread_id and not s.thread.closed]
         if children:
-            doing.append(f"{len(children)} child{'ren' if len(children) > 1 else ''} at work")
+            doing.append(f"{counted(len(children), 'child', 'children')} at work")
         return " · ".join(doing)
 
     def observe(self, event: AgentEvent) -> None:

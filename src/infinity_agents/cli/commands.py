@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
@@ -20,6 +19,7 @@ from .options import (
     ToolServerOption,
     agent_config,
     flags_of,
+    version_of,
 )
 from .tool_commands import app as tools
 
@@ -54,7 +54,7 @@ ThreadArgument = Annotated[str, typer.Argument(help="The conversation.", metavar
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(version("infinity-agents"))
+        typer.echo(version_of("infinity-agents") or "from its source")
         raise typer.Exit
 
 

@@ -6,7 +6,6 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from importlib.metadata import PackageNotFoundError, version
 from typing import Literal
 
 from rich.text import Text
@@ -19,8 +18,10 @@ from ..local.wiring import LocalAgent
 from ..rap.asgi import listening_socket
 from .config import AgentConfig, Flags, configured
 from .opening import visiting
+from .options import version_of
 from .rendering import duration, put, put_json, stdout
 from .tooling import asked, client
+from .waiting import counted
 
 _EXTRAS = {"uvicorn": "local", "typer": "local", "rich": "local", "prompt_toolkit": "local"}
 _MODEL_SDKS = ("openai", "anthropic")
@@ -80,25 +81,18 @@ def report(findings: Sequence[Finding], *, as_json: bool) -> int:
 
 
 def _python() -> Finding:
-    return Finding("python", "ok", f"{platform.python_version()} at {sys.executable}")
+    return Finding("python", "ok", f"{platform.pythonversion_of()} at {sys.executable}")
 
 
 def _packages() -> Sequence[Finding]:
-    there, missing = [f"infinity-agents {_version('infinity-agents') or 'from its source'}"], []
+    there, missing = [f"infinity-agents {version_of('infinity-agents') or 'from its source'}"], []
     for name, extra in _EXTRAS.items():
-        if found := _version(name):
+        if found := version_of(name):
             there.append(f"{name} {found}")
         else:
             missing.append(Finding(name, "missing", "not installed", f"pip install 'infinity-agents[{extra}]'"))
-    there += [f"{name} {found}" for name in _MODEL_SDKS if (found := _version(name))]
+    there += [f"{name} {found}" for name in _MODEL_SDKS if (found := version_of(name))]
     return [Finding("packages", "ok", ", ".join(there)), *missing]
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
 
 
 async def _file(config: AgentConfig) -> AsyncIterator[Finding]:
@@ -107,9 +101,9 @@ async def _file(config: AgentConfig) -> AsyncIterator[Finding]:
         return
     try:
         async with visiting(config) as agent:
-            roots = len(await agent.services.conversations.threads())
+            threads = len(await agent.services.conversations.threads())
             size = config.file.stat().st_size
-            yield Finding("file", "ok", f"{config.file}, {size // 1024} KB, {roots} threads")
+            yield Finding("file", "ok", f"{config.file}, {size // 1024} KB, {counted(threads, 'thread')}")
             async for finding in _host(agent):
                 yield finding
             async for finding in _left(agent):
@@ -126,7 +120,7 @@ async def _host(agent: LocalAgent) -> AsyncIterator[Finding]:
         yield await _answers(port)
         return
     if waiting:
-        yield Finding("host", "warning", f"none, and {waiting} messages are on the queue", "infinity serve")
+        yield Finding("host", "warning", f"none, and {counted(waiting, 'message')} on the queue", "infinity serve")
     else:
         yield Finding("host", "ok", "none now; infinity chat and infinity serve host the file")
     try:
@@ -214,6 +208,6 @@ async def _tool_servers(config: AgentConfig) -> AsyncIterator[Finding]:
                 about, "missing", server.problem or "no manifest", f"start it, or mend {config.source or 'the flag'}"
             )
         else:
-            yield Finding(about, "ok", f"{server.config.server_url}, {len(server.manifest.tools)} tools")
+            yield Finding(about, "ok", f"{server.config.server_url}, {counted(len(server.manifest.tools), 'tool')}")
     if not found:
         yield Finding("tool servers", "ok", "none are configured")

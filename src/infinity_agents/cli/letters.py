@@ -13,6 +13,7 @@ from .config import AgentConfig
 from .opening import visiting
 from .reading import NotThere
 from .rendering import clock_time, note, put, put_json, stderr, stdout
+from .waiting import counted
 
 _ALL = 2**31 - 1
 
@@ -88,7 +89,7 @@ def _not_there(queue_id: str, config: AgentConfig) -> NotThere:
 
 
 def _line(letter: DeadLetter, agent: LocalAgent) -> Text:
-    tries = f"{letter.receive_count} tr{'y' if letter.receive_count == 1 else 'ies'}"
+    tries = counted(letter.receive_count, "try", "tries")
     when = clock_time(letter.parked_at, agent.services.clock.now())
     return Text.assemble(
         (letter.queue_id, "bold"),

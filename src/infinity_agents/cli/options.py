@@ -1,6 +1,7 @@
 """The flags that several commands have."""
 
 from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -65,3 +66,11 @@ def agent_config(
     from .config import configured
 
     return configured(flags_of(file, config, model=model, base_url=base_url, tool_servers=tool_servers, prompt=prompt))
+
+
+def version_of(package: str) -> str | None:
+    """Return the version of an installed package, ``None`` where it is not installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -16,7 +16,7 @@ from ..wire import outputs as wire_outputs
 from .config import AgentConfig
 from .opening import visiting
 from .rendering import entry_text, hanging, note, put, put_json, stderr, stdout, thread_json, thread_label, thread_trees
-from .waiting import NOTHING, state_of, states
+from .waiting import NOTHING, counted, state_of, states
 
 _LOOK_EVERY = 0.2
 _LAST = 10
@@ -151,10 +151,8 @@ async def print_transcript(config: AgentConfig, thread_id: str, at: int | None, 
             return
         put(console, thread_label(state, agent.services.clock.now()))
         if state.thread.base:
-            put(
-                console,
-                note(f"before these stand {state.thread.base} entries of {' and '.join(state.thread.ancestors)}"),
-            )
+            before = counted(state.thread.base, "entry", "entries")
+            put(console, note(f"before these: {before} of {' and '.join(state.thread.ancestors)}"))
         for place, entry in entries:
             put(console, Text(f"{place:>4} ", style="dim").append(hanging(entry_text(entry, whole=True), 5)))
 

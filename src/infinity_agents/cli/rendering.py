@@ -20,7 +20,7 @@ from ..conversation.history import (
     UserEntry,
 )
 from ..conversation.outputs import Output
-from .waiting import ThreadState, Wait
+from .waiting import ThreadState, Wait, counted
 
 PROMPT = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
 """Stands before what people say."""
@@ -218,7 +218,7 @@ def thread_label(state: ThreadState, now: datetime) -> Text:
     label = Text(shown(thread.id), style="dim" if thread.closed else "bold")
     kind = "" if thread.kind == "root" else f" ({thread.kind})"
     label.append(f"{kind}  ", style="not bold").append(state.word, style=f"not bold {_STATE_STYLES[state.word]}")
-    label.append(f", {thread.length} entr{'y' if thread.length == 1 else 'ies'}", style="not bold dim")
+    label.append(f", {counted(thread.length, 'entry', 'entries')}", style="not bold dim")
     for wait in state.waits:
         label.append(f"\n  {wait_text(wait, now)}", style="not bold")
     return label

@@ -81,7 +81,7 @@ def state_of(snapshot: Snapshot, queued: Mapping[str, int]) -> ThreadState:
         return ThreadState(snapshot, count, ())
     waits = []
     if count:
-        waits.append(Wait("slice", f"{count} message{'s' * (count > 1)} on the queue"))
+        waits.append(Wait("slice", f"{counted(count, 'message')} on the queue"))
     if thread.paused_at is not None:
         waits.append(Wait("limit", "a person: it has reached a limit", thread.paused_at))
     asked = {choice.id for choice in snapshot.choices}
@@ -101,3 +101,8 @@ def _of_call(call: Call) -> Wait:
         return Wait("person", f"your authorization for {tool}", call.made_at, call_id=call.id)
     kind: WaitKind = "tool" if call.state is CallState.OPEN else "late_tool"
     return Wait(kind, tool, call.made_at, call.deadline_at, call.id)
+
+
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """Return ``count`` with the word for so many."""
+    return f"{count} {one if count == 1 else many or f'{one}s'}"

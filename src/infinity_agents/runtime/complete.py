@@ -231,7 +231,8 @@ def _report_summary(slice_: Slice, summary: str) -> None:
 
 async def _call(run: Run, slice_: Slice, toolbox: Toolbox, requested: RequestedCall) -> bool:
     """Write the call; answer it here, or leave it to be dispatched. Tell whether the model goes on."""
-    now = slice_.now
+    # Not the slice's beginning: a call may sleep for fewer seconds than the model spoke.
+    now = run.services.clock.now()
     tool = toolbox.tools.get(requested.name)
     call = Call(
         id=slice_.new_call_id(),

@@ -1,0 +1,40 @@
+"""A host, a sender and a reader, each a process of its own, over one file."""
+
+import json
+import signal
+
+import pytest
+
+
+def test_serve_send_and_tail(start, infinity, odd_tools):
+    host = start("serve", "--tool-server", odd_tools)
+    host.says("hosts agent.db: model demo, callbacks on port ")
+    reader = start("tail", "main", "--since", "0")
+    done = infinity("send", "main", 'call nap {"seconds": 0.1}')
+    assert done.stderr == ""
+    host.says("[main] heard tool_result -> said (")
+    assert "[main] heard text -> called nap (" in host.stdout
+    reader.says("napped for 0.1 seconds.")
+    assert reader.stdout.splitlines() == [
+        "1 main tool_call nap(seconds=0.1)",
+        "2 main message (demo model) nap says: napped for 0.1 seconds.",
+    ]
+    assert reader.signalled(signal.SIGINT) == 130
+    assert infinity("send", "main", "hi", "--json").stdout.count(f'"hosted_by": "{host.running.pid}"') == 1
+    assert f"ok      host: process {host.running.pid}\nok      callback port: the host answers on " in infinity("doctor").stdout
+    assert f"process {host.running.pid} is already the host of agent.db" in infinity("serve", code=2).stderr
+    assert host.signalled() == 0
+    assert "stopped; what waits is in the file" in host.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_host_finishes_what_runs_and_stops(start, infinity, slow_model, number):
+    host = start("serve", "--json", "--model", "openai:slow", "--base-url", slow_model)
+    host.says("hosts agent.db")
+    infinity("send", "main", "tell a story")
+    while not json.loads(infinity("threads", "--json").stdout)["not_begun"]:
+        pass
+    assert host.signalled(number) == 0
+    (document,) = [json.loads(line) for line in host.stdout.splitlines()]
+    assert (document["thread_id"], document["outcome"], document["did"]) == ("main", "completed", ["said"])
+    assert "the end" in infinity("show", "main").stdout
