@@ -14,6 +14,7 @@ import time
 from functools import partial
 from pathlib import Path
 
+import httpx
 import pyte
 import pytest
 from typer.testing import CliRunner
@@ -25,6 +26,7 @@ ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
 INFINITY = [sys.executable, "-m", "infinity_agents.cli"]
 PATIENCE = 30.0
+PROMPT = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
 
 
 def environment(**more):
@@ -170,11 +172,32 @@ def demo_tools():
     yield from serving(sys.executable, "-m", "infinity_agents.local.demo_tools", "--port", "0")
 
 
+class Model:
+    """A model that stands still in the midst of a story until it is told to ``go`` on."""
+
+    def __init__(self, url):
+        self.url = f"{url}/v1"
+        self.chosen = ["--model", "openai:slow", "--base-url", self.url]
+        self._url = url
+
+    def hold(self):
+        httpx.post(f"{self._url}/hold", trust_env=False)
+
+    def go(self):
+        httpx.post(f"{self._url}/go", trust_env=False)
+
+
 @pytest.fixture(scope="session")
-def slow_model():
-    """The base URL of a model that streams slowly."""
+def model_server():
     for url in serving(sys.executable, str(HERE / "slow_model.py")):
-        yield f"{url}/v1"
+        yield Model(url)
+
+
+@pytest.fixture
+def slow_model(model_server):
+    model_server.hold()
+    yield model_server
+    model_server.go()
 
 
 class Terminal:
@@ -272,6 +295,8 @@ def terminal(place):
         def opened(*arguments, **options):
             one = Terminal(*arguments, cwd=place, **options)
             ends.callback(one.stop)
+            # What is typed before the line to type on is there belongs to the terminal itself.
+            one.sees(*([] if options.get("TERM") == "dumb" else ["/help lists the commands", PROMPT]))
             return one
 
         yield opened

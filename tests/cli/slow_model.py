@@ -1,11 +1,12 @@
-"""A model behind the chat completions protocol that speaks slowly, or in odd ways, as the last words to it ask for."""
+"""A model behind the chat completions protocol. In the midst of a story it stands still until it is told to go on."""
 
 import argparse
 import json
-import time
+import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 STORY = "Once upon a time there was an agent that never forgot a thing. " * 6 + "\n\n```python\nprint('the end')\n```\n"
+GO = threading.Event()
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -15,6 +16,10 @@ class Handler(BaseHTTPRequestHandler):
         self._json(200, {"object": "list", "data": [{"id": "slow", "object": "model", "created": 0, "owned_by": "t"}]})
 
     def do_POST(self):
+        if self.path in ("/hold", "/go"):
+            (GO.clear if self.path == "/hold" else GO.set)()
+            self._json(200, {})
+            return
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if asked["model"] != "slow":
             self._json(
@@ -26,10 +31,11 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.end_headers()
-        pause = 0.05 if "story" in said else 0.0
-        for word in (STORY if "story" in said else f"You said: {said}").split(" "):
+        words = (STORY if "story" in said else f"You said: {said}").split(" ")
+        for number, word in enumerate(words):
+            if "story" in said and number == len(words) // 2:
+                GO.wait(60)
             self._chunk({"content": word + " "})
-            time.sleep(pause)
         self._chunk({}, finish_reason="stop")
         self.wfile.write(b"data: [DONE]\n\n")
 

@@ -71,7 +71,7 @@ def test_a_missing_tool_server_is_told_in_the_conversation(infinity):
 
 def test_a_model_that_is_not_there_is_told_in_the_conversation(infinity, slow_model, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    asked = ["chat", "--base-url", slow_model, "--model"]
+    asked = ["chat", "--base-url", slow_model.url, "--model"]
     printed = infinity(*asked, "openai:slow", stdin="hello\n").stdout
     assert printed.strip() == "You said: hello"
 

@@ -6,6 +6,8 @@ import pytest
 
 from infinity_agents.testing.scripted_model import ScriptedModel, says
 
+from .conftest import PROMPT
+
 DOWN, ESCAPE, CTRL_C, CTRL_D = "\x1b[B", "\x1b", "\x03", "\x04"
 
 
@@ -23,11 +25,11 @@ def test_a_call_and_a_question_and_a_good_bye(terminal, odd_tools):
     chat = terminal("chat", "--tool-server", odd_tools)
     chat.sees("main in agent.db, model demo. /help lists the commands")
     chat.enter('call nap {"seconds": 0.1}')
-    chat.sees("→ nap(seconds=0.1)", "← napped for 0.1 seconds", "(demo model) nap says: napped for 0.1 seconds.")
+    chat.sees("→ nap(seconds=0.1)", "← napped for 0.1 seconds", "(demo model) nap says: napped for 0.1 seconds")
     chat.enter("call paint")
     chat.sees("→ paint()", "? Which colour for the shed?", "2. green", "arrows or a number, Enter picks, Esc puts it off")
     chat.type(DOWN)
-    chat.sees("\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} 3. blue")
+    chat.sees(f"{PROMPT} 3. blue")
     chat.type("\r")
     chat.sees("· Which colour for the shed?: blue", "(demo model) paint says: the shed is blue")
     chat.sees_no("arrows or a number")
@@ -63,11 +65,13 @@ def test_an_open_question_is_there_again_in_the_next_chat(terminal, odd_tools):
 
 @pytest.mark.parametrize("columns", [60, 200])
 def test_a_reply_streams_between_its_margins(terminal, slow_model, columns):
-    chat = terminal("chat", "--model", "openai:slow", "--base-url", slow_model, columns=columns)
+    chat = terminal("chat", *slow_model.chosen, columns=columns)
     chat.enter("tell a story")
     chat.sees("Once upon a time there was an agent", "thinking")
     assert "the end" not in chat.text
     chat.type("typed meanwhile")
+    chat.sees("typed meanwhile")
+    slow_model.go()
     chat.sees("print('the end')", "typed meanwhile")
     rows = chat.text.splitlines()
     story = [row for row in rows if "agent that" in row or "never forgot" in row]
@@ -77,10 +81,11 @@ def test_a_reply_streams_between_its_margins(terminal, slow_model, columns):
 
 
 def test_a_window_that_changes_its_size(terminal, slow_model):
-    chat = terminal("chat", "--model", "openai:slow", "--base-url", slow_model, columns=60)
+    chat = terminal("chat", *slow_model.chosen, columns=60)
     chat.enter("tell a story")
     chat.sees("Once upon a time there was an agent")
     chat.resize(120)
+    slow_model.go()
     chat.sees("print('the end')")
     chat.enter("hello")
     chat.sees("You said: hello")
@@ -92,7 +97,7 @@ def test_a_window_that_changes_its_size(terminal, slow_model):
 
 
 def test_ctrl_c_forgets_a_line_and_then_leaves_and_the_reply_is_whole(terminal, slow_model, told):
-    chat = terminal("chat", "--model", "openai:slow", "--base-url", slow_model)
+    chat = terminal("chat", *slow_model.chosen)
     chat.enter("tell a story")
     chat.sees("Once upon a time")
     chat.type("half a thou")
@@ -101,13 +106,14 @@ def test_ctrl_c_forgets_a_line_and_then_leaves_and_the_reply_is_whole(terminal, 
     chat.sees_no("half a thou")
     chat.type(CTRL_C)
     chat.sees("finishing what runs; Ctrl-C leaves at once, and nothing is lost either way")
+    slow_model.go()
     assert chat.ended() == 0
     assert "print('the end')" in chat.text
     assert told().count("never forgot a thing") == 6
 
 
 def test_a_second_ctrl_c_leaves_at_once_and_the_next_chat_has_the_reply(terminal, slow_model):
-    options = ["chat", "--model", "openai:slow", "--base-url", slow_model]
+    options = ["chat", *slow_model.chosen]
     chat = terminal(*options)
     chat.enter("tell a story")
     chat.sees("Once upon a time")
@@ -118,12 +124,13 @@ def test_a_second_ctrl_c_leaves_at_once_and_the_next_chat_has_the_reply(terminal
     assert "the end" not in chat.text
     assert "Traceback" not in chat.text
     again = terminal(*options)
+    slow_model.go()
     again.sees("tell a story", "print('the end')")
 
 
 @pytest.mark.parametrize("end", ["close", "kill"])
 def test_a_closed_terminal_loses_nothing(terminal, slow_model, end):
-    options = ["chat", "--model", "openai:slow", "--base-url", slow_model]
+    options = ["chat", *slow_model.chosen]
     chat = terminal(*options)
     chat.enter("tell a story")
     chat.sees("Once upon a time")
@@ -133,6 +140,7 @@ def test_a_closed_terminal_loses_nothing(terminal, slow_model, end):
         chat.running.send_signal(signal.SIGKILL)
     assert chat.running.wait(30) != 0
     again = terminal(*options)
+    slow_model.go()
     again.sees("tell a story", "print('the end')")
     assert again.flat.count("Once upon a time") == 6
 
@@ -157,8 +165,8 @@ def test_two_terminals_on_one_file(terminal, odd_tools):
     second.sees(f"process {first.running.pid} hosts the file: replies come whole, not as a stream", "hello from the first")
     second.enter("hello from the second")
     for one in (first, second):
-        one.sees("hello from the second", "(demo model) You said: hello from the second")
-    assert first.flat.index("hello from the second") < first.flat.index("You said: hello from the second")
+        one.sees("hello from the second", '(demo model) You said: "hello from the second"')
+    assert first.flat.index("hello from the second") < first.flat.index('You said: "hello from the second')
     first.type(CTRL_C)
     assert first.ended() == 0
     second.sees("the other host has ended; this chat hosts the file now")
@@ -207,7 +215,7 @@ def test_no_color_is_honoured(terminal):
 
 
 def test_a_model_that_fails_is_told_at_once(terminal, slow_model):
-    chat = terminal("chat", "--model", "openai:fast", "--base-url", slow_model)
+    chat = terminal("chat", "--model", "openai:fast", "--base-url", slow_model.url)
     chat.enter("hello")
     chat.sees("does not exist", "it is tried again")
     chat.type(CTRL_C)

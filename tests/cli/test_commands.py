@@ -286,7 +286,7 @@ def test_the_doctor_reads_the_configuration_first(infinity, place):
 
 def test_the_doctor_asks_the_model(infinity, place, slow_model, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    asked = ["doctor", "--json", "--base-url", slow_model, "--model"]
+    asked = ["doctor", "--json", "--base-url", slow_model.url, "--model"]
     assert findings(infinity(*asked, "openai:slow"))["model"]["seen"] == "openai:slow is there"
     other = findings(infinity(*asked, "openai:fast"))["model"]
     assert (other["verdict"], other["remedy"]) == ("warning", "some are openai:slow")

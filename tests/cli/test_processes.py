@@ -1,7 +1,9 @@
 """A host, a sender and a reader, each a process of its own, over one file."""
 
+import contextlib
 import json
 import signal
+import sqlite3
 
 import pytest
 
@@ -14,10 +16,10 @@ def test_serve_send_and_tail(start, infinity, odd_tools):
     assert done.stderr == ""
     host.says("[main] heard tool_result -> said (")
     assert "[main] heard text -> called nap (" in host.stdout
-    reader.says("napped for 0.1 seconds.")
+    reader.says("napped for 0.1 seconds\n")
     assert reader.stdout.splitlines() == [
         "1 main tool_call nap(seconds=0.1)",
-        "2 main message (demo model) nap says: napped for 0.1 seconds.",
+        "2 main message (demo model) nap says: napped for 0.1 seconds",
     ]
     assert reader.signalled(signal.SIGINT) == 130
     assert infinity("send", "main", "hi", "--json").stdout.count(f'"hosted_by": "{host.running.pid}"') == 1
@@ -29,12 +31,15 @@ def test_serve_send_and_tail(start, infinity, odd_tools):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_host_finishes_what_runs_and_stops(start, infinity, slow_model, number):
-    host = start("serve", "--json", "--model", "openai:slow", "--base-url", slow_model)
+    host = start("serve", "--json", *slow_model.chosen)
     host.says("hosts agent.db")
     infinity("send", "main", "tell a story")
-    while not json.loads(infinity("threads", "--json").stdout)["not_begun"]:
-        pass
-    assert host.signalled(number) == 0
+    with contextlib.closing(sqlite3.connect("agent.db")) as file:
+        while file.execute("SELECT receive_count FROM messages").fetchone() != (1,):
+            pass
+    host.running.send_signal(number)
+    slow_model.go()
+    assert host.ended() == 0
     (document,) = [json.loads(line) for line in host.stdout.splitlines()]
     assert (document["thread_id"], document["outcome"], document["did"]) == ("main", "completed", ["said"])
     assert "the end" in infinity("show", "main").stdout

@@ -93,6 +93,6 @@ def test_a_server_is_checked_against_the_protocol(infinity, demo_tools):
 
 
 def test_what_a_server_breaks_is_told(infinity, slow_model):
-    done = infinity("tools", "test", slow_model.removesuffix("/v1"), code=1)
+    done = infinity("tools", "test", slow_model.url.removesuffix("/v1"), code=1)
     assert "broken  manifest" in done.stdout
     assert "expected: name, endpoint and at least one tool" in done.stdout

@@ -287,8 +287,8 @@ def _filled(schema: Mapping[str, Any], asked: str) -> JsonObject:
                 arguments[name] = float(number[0])
             case "integer" if number:
                 arguments[name] = int(float(number[0]))
-            case "string" if "enum" in property_:
-                arguments |= {name: choice for choice in property_["enum"] if choice in asked}
+            case "string" if named := [choice for choice in property_.get("enum", ()) if choice in asked]:
+                arguments[name] = named[0]
             case "string" if name in schema.get("required", ()):
                 arguments[name] = asked.strip(" .!?")
             case _:

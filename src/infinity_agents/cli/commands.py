@@ -87,11 +87,12 @@ def chat(
     """
     from .chatting import run_chat
 
-    asyncio.run(
-        run_chat(
-            agent_config(file, config, model=model, base_url=base_url, tool_servers=tool_server, prompt=prompt), thread
-        )
-    )
+    needs = agent_config(file, config, model=model, base_url=base_url, tool_servers=tool_server, prompt=prompt)
+    try:
+        asyncio.run(run_chat(needs, thread))
+    except asyncio.CancelledError as error:
+        # A second Ctrl-C, while what runs was being finished.
+        raise typer.Exit(130) from error
 
 
 @app.command()
@@ -108,12 +109,8 @@ def serve(
     """Host the file without a terminal, one line for each slice, until SIGTERM or Ctrl-C."""
     from .serving import run_host
 
-    asyncio.run(
-        run_host(
-            agent_config(file, config, model=model, base_url=base_url, tool_servers=tool_server, prompt=prompt),
-            as_json=as_json,
-        )
-    )
+    needs = agent_config(file, config, model=model, base_url=base_url, tool_servers=tool_server, prompt=prompt)
+    asyncio.run(run_host(needs, as_json=as_json))
 
 
 @app.command()

@@ -81,7 +81,7 @@ def report(findings: Sequence[Finding], *, as_json: bool) -> int:
 
 
 def _python() -> Finding:
-    return Finding("python", "ok", f"{platform.pythonversion_of()} at {sys.executable}")
+    return Finding("python", "ok", f"{platform.python_version()} at {sys.executable}")
 
 
 def _packages() -> Sequence[Finding]:

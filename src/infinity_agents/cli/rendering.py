@@ -44,8 +44,9 @@ def complain(text: str) -> None:
 
 
 def put(console: Console, text: Text) -> None:
-    """Print ``text``, wrapped at words on a terminal. What holds a link is wrapped by the terminal, to be copied."""
-    console.print(text, soft_wrap=not console.is_terminal or _LINK.search(text.plain) is not None)
+    """Print ``text``, wrapped at words on a terminal. Where a link is longer than a row, the terminal wraps it whole."""
+    too_long = any(len(link) > console.width for link in _LINK.findall(text.plain))
+    console.print(text, soft_wrap=too_long or not console.is_terminal)
 
 
 def put_json(value: Any) -> None:

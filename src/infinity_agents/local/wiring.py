@@ -158,11 +158,12 @@ class LocalAgent:
         It is at rest when nothing more happens without a person: no message is on its way, nobody sleeps until a time,
         and no tool, person or subscription is still to answer. While nobody hosts the file, messages stay on their way.
         """
+        place = after
         while True:
             is_over = await self._is_at_rest(root_id)
-            page = await self.outputs(after=after, group_id=root_id)
-            for after, output in page:
-                yield after, output
+            page = await self.outputs(after=place, group_id=root_id)
+            for place, output in page:
+                yield place, output
             if page:
                 continue
             if is_over:
