@@ -18,14 +18,16 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from infinity_agents.adapters.sqlite.schema import SCHEMA
+from infinity_agents.cli.config import read as read_config
 from infinity_agents.rap.toolsets import parse_tools_config
+from infinity_agents.settings import AgentSettings
 from infinity_agents.wire import inputs, outputs, rap
 from infinity_agents.wire.keys import Keyring
 
@@ -37,7 +39,7 @@ DOCUMENTS = [README, ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"
 KEYRING = Keyring({"k1": b"a secret of more than 16 characters"})
 PATIENCE = 60.0
 SHELLS = {"sh", "bash", "console"}
-LANGUAGES = {"python", "json", "text", *SHELLS}
+LANGUAGES = {"python", "json", "text", "toml", *SHELLS}
 
 _FENCE = re.compile(r"^```(?P<language>\S*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _DIRECTIVES = re.compile(r"(?:<!--[^\n]*-->\n)+\Z")
@@ -218,16 +220,35 @@ MAKEFILE = (ROOT / "Makefile").read_text()
 TARGETS = set(re.findall(r"^([a-z][a-z-]*):.*## ", MAKEFILE, re.MULTILINE))
 
 
+# The one that is tested, installed or not.
+_INFINITY = f"infinity() {{ '{sys.executable}' -m infinity_agents.cli \"$@\"; }}"
+
+
 @pytest.mark.parametrize("block", [block for block in BLOCKS if block.language in SHELLS], ids=str)
 def test_a_command_runs_or_says_why_it_is_only_shown(block: Block, tmp_path: Path) -> None:
     for command in block.commands:
         if command.startswith("make "):
             assert not block.is_run, f"{block}: a target sets up its own environment, so it is not run in the tests"
             assert command.split()[1] in TARGETS, f"{block}: the Makefile has no such target"
-        if not block.is_run:
-            continue
-        done = ran(["bash", "-euc", command], tmp_path)
-        assert done.returncode == 0, f"{block}: {command}: {done.stderr}"
+    if not block.is_run:
+        return
+    printed = ""
+    with serving(block, tmp_path) as port:
+        for command in block.commands:
+            done = ran(["bash", "-euc", f"{_INFINITY}; {command.replace('8001', str(port))}"], tmp_path)
+            assert done.returncode == 0, f"{block}: {command}: {done.stderr}"
+            printed += done.stdout
+    for wanted in block.told("prints"):
+        assert wanted in printed, f"{block} does not print {wanted!r}:\n{printed}"
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.language == "toml"], ids=str)
+def test_a_toml_block_is_a_configuration_with_every_limit_as_it_is(block: Block, tmp_path: Path) -> None:
+    assert block.told("is") == ["infinity.toml"], block
+    (tmp_path / "infinity.toml").write_text(block.text)
+    config = read_config(tmp_path / "infinity.toml")
+    assert replace(config.settings, system_prompt="") == AgentSettings(), block
+    assert all(name in block.text for name in AgentSettings.__dataclass_fields__ if name != "system_prompt"), block
 
 
 def test_every_target_is_told_and_every_target_told_is_there() -> None:

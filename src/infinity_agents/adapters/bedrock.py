@@ -486,10 +486,14 @@ def _sdk_errors() -> tuple[type[Exception], ...]:
 
 
 def _said_by(error: Any) -> tuple[str, str, int]:
-    """Return the code in lower case, the message and the status of a ``ClientError``; 0 within a stream."""
+    """Return the code in lower case, the message and the status of a ``ClientError``."""
+    from botocore.exceptions import EventStreamError
+
     told = error.response.get("Error", {})
-    metadata = error.response.get("ResponseMetadata", {})
-    return str(told.get("Code", "")).lower(), str(told.get("Message", "")), metadata.get("HTTPStatusCode", 0)
+    # Within a stream the SDK makes up a status, 400 whatever happened.
+    is_within = isinstance(error, EventStreamError)
+    status = 0 if is_within else error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    return str(told.get("Code", "")).lower(), str(told.get("Message", "")), status
 
 
 def _concession(error: Exception, conceded: Iterable[str]) -> str | None:

@@ -311,6 +311,7 @@ class Chat:
             await self._screen.put(Text(f"  ! {shown(reason)}", style="red"), note("it is tried again"))
 
     async def _look(self) -> None:
+        version = self.agent.database.data_version()
         news = await news_since(self.agent, self.thread_id, self.news.place)
         moved = news.place != self.news.place
         self.news = news
@@ -319,7 +320,9 @@ class Chat:
             await self._show(news, lines)
         else:
             await self._screen.ask(news.choices)
-        if not (news.queued or self._events or any(state.is_busy for state in news.family.values())):
+        is_busy = news.queued or self._events or any(state.is_busy for state in news.family.values())
+        # What another process wrote in between may have moved what was awaited to where it had been looked for.
+        if not is_busy and self.agent.database.data_version() == version:
             self._rests.set()
 
     async def _show(self, news: News, lines: Sequence[Text]) -> None:

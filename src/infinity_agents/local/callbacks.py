@@ -1,12 +1,9 @@
 """The callback server: what tool servers post back, put on the input queue."""
 
-import asyncio
 import contextlib
-import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Any
 
 from ..conversation import ids
 from ..conversation.messages import InputMessage
@@ -15,7 +12,8 @@ from ..ports.blobs import BlobStore
 from ..ports.clock import Clock
 from ..ports.queues import InputSender
 from ..ports.state import StateStore
-from ..rap.asgi import listening_socket
+from ..rap import asgi
+from ..rap.asgi import Receive, Scope, Send
 from ..rap.callbacks import BadCallback, ViewUpdate, read_token, receive, token_in
 from ..runtime.large_values import sendable
 from ..wire.keys import Keyring
@@ -24,13 +22,8 @@ HOST = "127.0.0.1"
 PATH = "/callback"
 MAX_CALLBACK = 8 * 1024 * 1024
 """The largest callback that is taken, in bytes."""
-_SHUTDOWN_SECONDS = 3
 
 _log = logging.getLogger(__name__)
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,21 +46,17 @@ class CallbackReceiver:
         """Serve one ASGI scope."""
         if scope["type"] != "http":
             return
-        status, fields = await self._answer(scope, receive)
-        body = json.dumps(fields).encode()
-        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
-
-    async def _answer(self, scope: Scope, receive: Receive) -> tuple[int, Mapping[str, Any]]:
         try:
             await self._take(scope, receive)
         except BadCallback as error:
-            return error.status, {"error": error.text}
+            await asgi.refuse(send, asgi.Refused(error.status, error.text))
+        except asgi.Refused as refusal:
+            await asgi.refuse(send, refusal)
         except Exception:  # noqa: BLE001 - whatever is wrong here, the server may try again
             _log.exception("a callback could not be put on the queue")
-            return 500, {"error": "the callback could not be put on the queue; post it again"}
-        return 200, {"ok": True}
+            await asgi.refuse(send, asgi.Refused(500, "the callback could not be put on the queue; post it again"))
+        else:
+            await asgi.answer(send, {"ok": True})
 
     async def _take(self, scope: Scope, receive_body: Receive) -> None:
         if not scope["path"].startswith(f"{PATH}/"):
@@ -77,7 +66,7 @@ class CallbackReceiver:
             raise BadCallback(401, "the token of the callback_url is missing or wrong")
         if scope["method"] != "POST":
             raise BadCallback(405, f"callbacks are posted, and this was {scope['method']}")
-        said = receive(await _body(receive_body, self.max_bytes), claims, self.max_bytes)
+        said = receive(await asgi.body_of(receive_body, self.max_bytes), claims, self.max_bytes)
         if isinstance(said, ViewUpdate):
             await self.state.put_view(said.thread_id, said.view_type, said.content, self.clock.now().timestamp())
         else:
@@ -92,57 +81,18 @@ class CallbackReceiver:
             raise BadCallback(413, f"no queue takes this callback: {error}") from error
 
 
-async def _body(receive: Receive, most: int) -> bytes:
-    """Return the body; what goes over ``most`` bytes is read and dropped, so that the sender gets to the answer."""
-    body, size = bytearray(), 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise BadCallback(400, "the request was not finished")
-        chunk = message.get("body", b"")
-        size += len(chunk)
-        if size <= most:
-            body += chunk
-        if not message.get("more_body", False):
-            break
-    if size > most:
-        raise BadCallback(413, f"the callback has {size} bytes, and {most} are allowed; send less")
-    return bytes(body)
-
-
 @contextlib.asynccontextmanager
 async def serving(receiver: CallbackReceiver, port: int) -> AsyncIterator[None]:
-    """Take callbacks on loopback while the context is open; those that have begun are finished at its end.
+    """Take callbacks on loopback while the context is open.
 
     Raises:
         Misconfigured: uvicorn is not installed, or another program listens on the port.
     """
     try:
-        import uvicorn
-    except ImportError as error:
-        raise Misconfigured("the host needs uvicorn: pip install 'infinity-agents[local]'") from error
-    try:
-        listening = listening_socket(HOST, port)
+        async with asgi.serving(receiver, HOST, port):
+            yield
     except OSError as error:
         raise Misconfigured(
             f"the callback port {port}, which tool servers know from calls made before, cannot be had "
             f"({error.strerror}); stop the program that listens on it"
         ) from error
-    # No access log: the URLs hold secret tokens.
-    config = uvicorn.Config(
-        receiver,
-        log_config=None,
-        access_log=False,
-        lifespan="off",
-        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
-    )
-    server = uvicorn.Server(config)
-    # The signals of the process are its owner's business.
-    server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign, assignment]
-    with listening:
-        task = asyncio.create_task(server.serve(sockets=[listening]))
-        try:
-            yield
-        finally:
-            server.should_exit = True
-            await task

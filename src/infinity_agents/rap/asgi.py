@@ -1,13 +1,21 @@
 """The little of ASGI that tool servers and their checks need: bodies with a limit, and answers in JSON."""
 
+import asyncio
+import contextlib
 import json
 import socket
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
+
+from ..errors import Misconfigured
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+_SHUTDOWN_SECONDS = 3
 
 
 class Refused(Exception):
@@ -29,6 +37,38 @@ def listening_socket(host: str, port: int) -> socket.socket:
     # Connections inherit it. Without it, the second half of each answer waits 40 ms for the first to be acknowledged.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
+
+
+@contextlib.asynccontextmanager
+async def serving(application: Application, host: str, port: int) -> AsyncIterator[str]:
+    """Serve ``application`` while the context is open, and give its base URL; what has begun is finished at its end.
+
+    Raises:
+        Misconfigured: uvicorn is not installed.
+        OSError: the port is taken, or the host is none of this machine's.
+    """
+    try:
+        import uvicorn  # noqa: PLC0415 - an optional extra
+    except ImportError as error:
+        raise Misconfigured("serving needs uvicorn: pip install 'infinity-agents[local]'") from error
+    with listening_socket(host, port) as listening:
+        # No access log: the URLs hold secret tokens. The signals of the process are its owner's business.
+        server = uvicorn.Server(
+            uvicorn.Config(application, log_config=None, access_log=False, timeout_graceful_shutdown=_SHUTDOWN_SECONDS)
+        )
+        server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign, assignment]
+        task = asyncio.create_task(server.serve(sockets=[listening]))
+        try:
+            yield url_of(listening)
+        finally:
+            server.should_exit = True
+            await task
+
+
+def url_of(listening: socket.socket) -> str:
+    """Return the base URL at which ``listening`` is reached."""
+    host, port, *_ = listening.getsockname()
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 async def body_of(receive: Receive, most: int) -> bytes:

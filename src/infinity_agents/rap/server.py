@@ -18,7 +18,7 @@ import hmac
 import inspect
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
@@ -27,7 +27,7 @@ from pydantic import ValidationError
 from ..errors import Misconfigured, Undecodable
 from ..wire import rap
 from ..wire.inputs import explain
-from .asgi import Receive, Refused, Scope, Send, answer, body_of, listening_socket, refuse
+from .asgi import Receive, Refused, Scope, Send, answer, body_of, listening_socket, refuse, serving, url_of
 from .context import CHOICE_PATH, OpenQuestions, ToolContext
 from .functions import FunctionTool, in_thread
 from .loop_watch import LoopWatch
@@ -458,6 +458,20 @@ class ToolServer:
         self._is_stopping = False
         await self._sender.aclose()
 
+    @contextlib.asynccontextmanager
+    async def serving(self, *, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
+        """Serve on the running loop while the context is open, and give the URL: for tests and one's own programs.
+
+        Raises:
+            Misconfigured: uvicorn is not installed, the port is taken, or there are no tools.
+        """
+        self._refuse_to_serve_nothing()
+        try:
+            async with serving(self, host, port) as url:
+                yield url
+        except OSError as error:
+            raise Misconfigured(f"cannot listen on {host} port {port}: {error.strerror}; use port 0") from error
+
     def run(self, *, host: str = "127.0.0.1", port: int = 8000) -> None:
         """Serve until interrupted; print the URL once requests are taken. Port 0 is any free port.
 
@@ -468,20 +482,21 @@ class ToolServer:
             import uvicorn  # noqa: PLC0415 - an optional extra
         except ImportError as error:
             raise Misconfigured("serving needs uvicorn: pip install 'infinity-agents[local]'") from error
-        if not self._tools:
-            raise Misconfigured(f"the tool server {self.name!r} has no tools; decorate a function with @server.tool")
+        self._refuse_to_serve_nothing()
         try:
             listening = listening_socket(host, port)
         except OSError as error:
             raise Misconfigured(f"cannot listen on {host} port {port}: {error.strerror}; use --port 0") from error
-        shown_host = f"[{host}]" if ":" in host else host
         with listening:
-            url = f"http://{shown_host}:{listening.getsockname()[1]}"
-            print(f"{self.name} listens on {url}", flush=True)  # noqa: T201 - whoever started it needs the URL
+            print(f"{self.name} listens on {url_of(listening)}", flush=True)  # noqa: T201 - whoever started it needs the URL
             # No access log: the URLs of answers to choices are secrets.
             config = uvicorn.Config(self, log_level="warning", access_log=False, lifespan="on")
             with contextlib.suppress(KeyboardInterrupt):
                 uvicorn.Server(config).run(sockets=[listening])
+
+    def _refuse_to_serve_nothing(self) -> None:
+        if not self._tools:
+            raise Misconfigured(f"the tool server {self.name!r} has no tools; decorate a function with @server.tool")
 
 
 def _hook(function: Callable[..., Any], *ids: str) -> Callable[..., Any]:

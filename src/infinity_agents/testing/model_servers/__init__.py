@@ -7,7 +7,8 @@ What they say comes from a script, as with the ``ScriptedModel``::
 """
 
 from .anthropic import AnthropicProtocol
+from .bedrock import BedrockProtocol
 from .openai import OpenAIProtocol
 from .serving import KEY, Fault, ModelServer, Refused, WireProtocol, serving
 
-__all__ = ["KEY", "AnthropicProtocol", "Fault", "ModelServer", "OpenAIProtocol", "Refused", "WireProtocol", "serving"]
+__all__ = ["KEY", "AnthropicProtocol", "BedrockProtocol", "Fault", "ModelServer", "OpenAIProtocol", "Refused", "WireProtocol", "serving"]

@@ -66,6 +66,8 @@ class AnthropicProtocol:
     the service takes the field that says what then: gateways may not.
     """
 
+    media_type = "text/event-stream; charset=utf-8"
+
     known: Sequence[str] = ("claude-sonnet-4-6", "claude-opus-4-6", "claude-fable-5-1")
     binding: frozenset[str] = frozenset({"claude-fable-5-1"})
     knows_binding: bool = True

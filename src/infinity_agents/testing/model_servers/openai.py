@@ -43,6 +43,8 @@ class OpenAIProtocol:
     ``tells_usage`` off is an endpoint that never does.
     """
 
+    media_type = "text/event-stream; charset=utf-8"
+
     known: Sequence[str] = ("gpt-4.1", "gpt-5.6", "local")
     refuses: frozenset[str] = frozenset()
     tells_usage: bool = True

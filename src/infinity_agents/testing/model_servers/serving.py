@@ -61,6 +61,9 @@ def require(
 class WireProtocol(Protocol):
     """One model protocol, as its service reads and writes it."""
 
+    media_type: str
+    """What a stream is labelled as."""
+
     def read(self, path: str, headers: Mapping[str, str], body: Any) -> ModelRequest:
         """Return what was asked.
 
@@ -73,11 +76,11 @@ class WireProtocol(Protocol):
         """Return the JSON that lists the models."""
         ...
 
-    def spell(self, reply: Reply, asked: Any, fault: Fault | None) -> Iterator[str]:
+    def spell(self, reply: Reply, asked: Any, fault: Fault | None) -> Iterator[str] | Iterator[bytes]:
         """Yield the events that answer the JSON ``asked``; where the reply breaks, up to there."""
         ...
 
-    def spell_error(self, refused: Refused) -> str:
+    def spell_error(self, refused: Refused) -> str | bytes:
         """Return the event that tells of an error inside a stream."""
         ...
 
@@ -126,7 +129,7 @@ class ModelServer:
         if fault == "not a stream":
             await _answer(send, 200, "<html>It works!</html>", media_type="text/html")
             return
-        await send(_start(200, "text/event-stream; charset=utf-8"))
+        await send(_start(200, self.protocol.media_type))
         for event in self.protocol.spell(reply, asked, fault):
             await _send_pieces(send, event)
         if fault == "hang up":
@@ -186,8 +189,8 @@ async def _answer(send: Send, status: int, body: str, *, media_type: str = "appl
     await send({"type": "http.response.body", "body": body.encode()})
 
 
-async def _send_pieces(send: Send, event: str) -> None:
-    data = event.encode()
+async def _send_pieces(send: Send, event: str | bytes) -> None:
+    data = event.encode() if isinstance(event, str) else event
     # A large event goes out in larger pieces: it is there for its size.
     piece = max(_PIECE, len(data) // 50)
     for start in range(0, len(data), piece):
