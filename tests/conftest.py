@@ -1,17 +1,17 @@
 """What all tests share: the sum of the crash points that the run covered, and a PostgreSQL."""
 
+import itertools
 import os
 from collections import Counter
 from collections.abc import Iterator
-from itertools import count
 from typing import Any
 
 import pytest
 
 from infinity_agents.testing.postgres import PostgresServer, start
-from tests.databases import TEMPLATE, make_template
+from tests.databases import TEMPLATE, emptied, make_template
 
-_numbers = count()
+_numbers = itertools.count()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
@@ -45,9 +45,22 @@ def postgres() -> PostgresServer:
     return server
 
 
+@pytest.fixture(scope="session")
+def worker_database(postgres: PostgresServer) -> str:
+    """Return the connection string of the one database that this worker's tests take turns with."""
+    return postgres.create(f"tests_{os.getpid()}", template=TEMPLATE)
+
+
 @pytest.fixture
-def postgres_url(postgres: PostgresServer) -> Iterator[str]:
-    """Return the connection string of a database of the test's own: migrated, empty, with the limits of DSQL."""
-    name = f"test_{os.getpid()}_{next(_numbers)}"
-    yield postgres.create(name, template=TEMPLATE)
+def postgres_url(worker_database: str) -> str:
+    """Return the connection string of a database that is migrated and empty, with the limits of DSQL."""
+    emptied(worker_database)
+    return worker_database
+
+
+@pytest.fixture
+def bare_postgres_url(postgres: PostgresServer) -> Iterator[str]:
+    """Return the connection string of a database of the test's own, in which there is nothing yet."""
+    name = f"bare_{os.getpid()}_{next(_numbers)}"
+    yield postgres.create(name)
     postgres.drop(name)

@@ -3,6 +3,7 @@
 import asyncio
 
 import psycopg
+from psycopg import sql
 
 from infinity_agents.adapters.dsql import DsqlDatabase, migrate
 from infinity_agents.testing.doubles import FrozenClock
@@ -33,8 +34,15 @@ async def migrated(url: str) -> None:
 
 
 def emptied(url: str) -> None:
-    """Delete every row of the store's tables."""
+    """Delete every row of the store's tables, and end the connections that a test has left behind."""
     with psycopg.connect(url) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        # Without triggers, which count rows. TRUNCATE would take fifty times as long: it makes new files.
+        connection.execute("SET session_replication_role = replica")
         tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'infinity'").fetchall()
-        names = ", ".join(f"infinity.{name}" for (name,) in tables if name != "versions")
-        connection.execute(f"TRUNCATE {names}")
+        for (name,) in tables:
+            if name != "versions":
+                connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier("infinity", name)))

@@ -1,7 +1,9 @@
 """Adapters over data that survives a crash, for the tests that run the whole runtime."""
 
+from dataclasses import replace
 from pathlib import Path
 
+from infinity_agents.adapters.dsql import DsqlConversationStore, DsqlDatabase
 from infinity_agents.adapters.memory import (
     BlobData,
     ConversationData,
@@ -26,7 +28,9 @@ from infinity_agents.adapters.sqlite import (
     SqliteTimers,
 )
 from infinity_agents.ports.clock import Clock
+from infinity_agents.testing.dsql import LikeDsql
 from infinity_agents.testing.world import Adapters, OpenAdapters
+from tests.databases import emptied
 
 
 def in_memory() -> OpenAdapters:
@@ -49,6 +53,19 @@ def in_memory() -> OpenAdapters:
             blobs=MemoryBlobStore(blobs),
             close=close,
         )
+
+    return open_adapters
+
+
+def in_postgres(url: str) -> OpenAdapters:
+    """Return the way to open adapters with the conversation store at ``url``, emptied first, and the rest in memory."""
+    emptied(url)
+    open_the_rest = in_memory()
+
+    async def open_adapters(clock: Clock) -> Adapters:
+        database = DsqlDatabase(LikeDsql(url), clock)
+        rest = await open_the_rest(clock)
+        return replace(rest, conversations=DsqlConversationStore(database), close=database.close)
 
     return open_adapters
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from infinity_agents.adapters.demo_model import DemoModel
 from infinity_agents.adapters.memory import MemoryTimers
 from infinity_agents.adapters.sqlite import SqliteBlobStore, SqliteConversationStore, SqliteDatabase, SqliteStateStore
+from infinity_agents.adapters.system import FreshIds, SystemClock
 from infinity_agents.conversation import ids
 from infinity_agents.conversation.content import Text
 from infinity_agents.conversation.events import AgentEvent, CallMade, Failed, StepFinished
 from infinity_agents.conversation.ledger import Call
 from infinity_agents.conversation.messages import Delivery, InputMessage, ToolResult
 from infinity_agents.conversation.outputs import Output
-from infinity_agents.local.clock import FreshIds, SystemClock
 from infinity_agents.ports.queues import refuse_unsendable
 from infinity_agents.ports.tool import CallContext, SliceContext, ToolAnswer, ToolSpec
 from infinity_agents.runtime import AgentSystem, InMemoryDeferQueue, Services

@@ -64,7 +64,9 @@ class AwsClients:
     a socket that died while the sandbox was frozen costs one of them.
     """
 
-    def __init__(self, *, region: str | None = None, attempts: int = 3, timeout: float = 5.0, parallel: int = 32) -> None:
+    def __init__(
+        self, *, region: str | None = None, attempts: int = 3, timeout: float = 5.0, parallel: int = 32
+    ) -> None:
         self._region = region
         self._attempts = attempts
         self._timeout = timeout
@@ -180,7 +182,7 @@ def _raise_for(what: str, error: Exception) -> NoReturn:
     from botocore import exceptions  # noqa: PLC0415 - an optional extra
 
     if isinstance(error, exceptions.ParamValidationError):
-        raise AwsRefused(f"{what} cannot be asked: {error}", "ParamValidation") from error
+        raise AwsRefused(f"{what} cannot be asked: {' '.join(str(error).split())}", "ParamValidation") from error
     unset = (
         exceptions.NoCredentialsError,
         exceptions.PartialCredentialsError,

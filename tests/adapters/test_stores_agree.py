@@ -1,4 +1,4 @@
-"""Whatever is committed in whatever order, the stores in memory and in SQLite tell the same of it."""
+"""Whatever is committed in whatever order, the stores in memory, in SQLite and on PostgreSQL tell the same of it."""
 
 import random
 from dataclasses import replace
@@ -6,6 +6,7 @@ from operator import attrgetter
 
 import pytest
 
+from infinity_agents.adapters.dsql import DsqlConversationStore, DsqlDatabase
 from infinity_agents.adapters.memory import MemoryConversationStore
 from infinity_agents.adapters.sqlite import SqliteConversationStore, SqliteDatabase
 from infinity_agents.conversation.effects import NotifyClosed, PlannedEffect
@@ -17,13 +18,25 @@ from infinity_agents.errors import FenceLost
 from infinity_agents.ports.conversations import LoadRequest, SpawnedThread
 from infinity_agents.testing.contracts.samples import after, call, child, delivery, following, numbered, root
 from infinity_agents.testing.doubles import START, FrozenClock
+from infinity_agents.testing.dsql import LikeDsql
 
 
 @pytest.mark.parametrize("seed", range(25))
 async def test_they_agree(seed, tmp_path):
-    chance = random.Random(seed)
     database = SqliteDatabase(tmp_path / "agents.db", FrozenClock(), "OFF")
-    stores = MemoryConversationStore(), SqliteConversationStore(database)
+    await _agree(seed, MemoryConversationStore(), SqliteConversationStore(database))
+    database.close()
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_they_agree_with_postgres(seed, postgres_url):
+    database = DsqlDatabase(LikeDsql(postgres_url), FrozenClock())
+    await _agree(seed, MemoryConversationStore(), DsqlConversationStore(database))
+    await database.close()
+
+
+async def _agree(seed, *stores):
+    chance = random.Random(seed)
     ids = [f"root{number}" for number in range(2)]
     for turn in range(40):
         thread_id = chance.choice(ids)
@@ -46,7 +59,6 @@ async def test_they_agree(seed, tmp_path):
             await _both(stores, "prune_inbox", now)
         if chance.random() < 0.2:
             await _both(stores, "forget_effects", thread_id, chance.randrange(9))
-    database.close()
 
 
 async def _both(stores, method, *arguments):
@@ -54,17 +66,22 @@ async def _both(stores, method, *arguments):
     for store in stores:
         try:
             answer = await getattr(store, method)(*arguments)
-            # The order of a snapshot's calls is not promised.
-            told.append(
-                replace(answer, calls=sorted(answer.calls, key=attrgetter("id")))
-                if method == "load" and answer
-                else answer
-            )
+            told.append(_in_order(answer) if method == "load" and answer else answer)
         except (FenceLost, KeyError) as error:
             told.append(type(error))
-    in_memory, in_sqlite = told
-    assert in_memory == in_sqlite
+    in_memory, elsewhere = told
+    assert in_memory == elsewhere
     return in_memory
+
+
+def _in_order(snapshot):
+    """Sort what a snapshot may tell in any order."""
+    return replace(
+        snapshot,
+        calls=sorted(snapshot.calls, key=attrgetter("id")),
+        children=sorted(snapshot.children),
+        paused=sorted(snapshot.paused),
+    )
 
 
 def _any_request(chance, thread_id, turn):

@@ -1,4 +1,4 @@
-"""The command line as people and scripts have it: in this process, in others, and on a terminal that can be looked at."""
+"""The command line as people and scripts have it: in this process, in others, and on a terminal."""
 
 import asyncio
 import contextlib
@@ -80,7 +80,7 @@ async def _play(texts, thread, options):
 
 
 async def _quiet(agent):
-    while await agent.queue.outstanding():
+    while await agent.queue.outstanding():  # noqa: ASYNC110 - what is waited for happens in a database
         await asyncio.sleep(0.01)
 
 
@@ -216,7 +216,7 @@ class Terminal:
             stdin=slave,
             stdout=slave,
             stderr=slave,
-            preexec_fn=partial(os.login_tty, slave),
+            preexec_fn=partial(os.login_tty, slave),  # noqa: PLW1509 - nothing else runs here while it does
             pass_fds=[slave],
         )
         os.close(slave)

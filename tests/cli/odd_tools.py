@@ -2,8 +2,9 @@
 
 import argparse
 import asyncio
+from collections.abc import AsyncIterator
 
-from infinity_agents.rap.server import ToolContext, ToolServer
+from infinity_agents.rap.server import Event, ToolContext, ToolServer
 
 server = ToolServer(name="odd-tools")
 
@@ -28,6 +29,15 @@ async def mail(context: ToolContext) -> str:
 async def shout(text: str = "hey") -> str:
     """Say something with terminal escapes in it."""
     return f"\x1b[31m\x1b]0;title\x07{text}\x1b[2J"
+
+
+@server.subscription
+async def tick() -> AsyncIterator[Event]:
+    """Say the same thing twice."""
+    await asyncio.sleep(0.1)
+    yield Event("tick", associative=True)
+    await asyncio.sleep(0.5)
+    yield Event("tick", associative=True)
 
 
 @server.tool(read_only=True)

@@ -9,7 +9,7 @@ from .conftest import INFINITY, environment
 
 
 def test_each_line_is_answered_before_the_next_is_said(infinity, odd_tools):
-    printed = infinity("chat", "--tool-server", odd_tools, stdin="call nap {\"seconds\": 0.2}\ncall fail\n").stdout
+    printed = infinity("chat", "--tool-server", odd_tools, stdin='call nap {"seconds": 0.2}\ncall fail\n').stdout
     assert printed.splitlines() == [
         "  → nap(seconds=0.2)",
         "  ← napped for 0.2 seconds",

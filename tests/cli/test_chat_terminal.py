@@ -27,7 +27,9 @@ def test_a_call_and_a_question_and_a_good_bye(terminal, odd_tools):
     chat.enter('call nap {"seconds": 0.1}')
     chat.sees("→ nap(seconds=0.1)", "← napped for 0.1 seconds", "(demo model) nap says: napped for 0.1 seconds")
     chat.enter("call paint")
-    chat.sees("→ paint()", "? Which colour for the shed?", "2. green", "arrows or a number, Enter picks, Esc puts it off")
+    chat.sees(
+        "→ paint()", "? Which colour for the shed?", "2. green", "arrows or a number, Enter picks, Esc puts it off"
+    )
     chat.type(DOWN)
     chat.sees(f"{PROMPT} 3. blue")
     chat.type("\r")
@@ -77,7 +79,9 @@ def test_a_reply_streams_between_its_margins(terminal, slow_model, columns):
     story = [row for row in rows if "agent that" in row or "never forgot" in row]
     assert all(len(row) <= columns for row in rows)
     # Broken at words, once: what is between the first row and the fence is the story, whole.
-    assert " ".join(" ".join(story).split()).count("Once upon a time there was an agent that never forgot a thing.") == 6
+    assert (
+        " ".join(" ".join(story).split()).count("Once upon a time there was an agent that never forgot a thing.") == 6
+    )
 
 
 def test_a_window_that_changes_its_size(terminal, slow_model):
@@ -128,7 +132,7 @@ def test_a_second_ctrl_c_leaves_at_once_and_the_next_chat_has_the_reply(terminal
     again.sees("tell a story", "print('the end')")
 
 
-@pytest.mark.parametrize("end", ["close", "kill"])
+@pytest.mark.parametrize("end", ["close", pytest.param("kill", marks=pytest.mark.slow)])
 def test_a_closed_terminal_loses_nothing(terminal, slow_model, end):
     options = ["chat", *slow_model.chosen]
     chat = terminal(*options)
@@ -162,7 +166,9 @@ def test_two_terminals_on_one_file(terminal, odd_tools):
     first.enter("hello from the first")
     first.sees("(demo model)")
     second = terminal("chat", "--tool-server", odd_tools)
-    second.sees(f"process {first.running.pid} hosts the file: replies come whole, not as a stream", "hello from the first")
+    second.sees(
+        f"process {first.running.pid} hosts the file: replies come whole, not as a stream", "hello from the first"
+    )
     second.enter("hello from the second")
     for one in (first, second):
         one.sees("hello from the second", '(demo model) You said: "hello from the second"')
@@ -189,6 +195,13 @@ def test_a_slow_tool_children_and_sleep_are_in_the_status(terminal, odd_tools):
     chat.sees("(child) waiting", "sleeps until")
     chat.enter("Remind me in 600 seconds to stretch")
     chat.sees("→ sleep 600 s", "asleep until")
+
+
+def test_an_event_that_says_the_same_again_is_told_again(terminal, odd_tools):
+    chat = terminal("chat", "--tool-server", odd_tools)
+    chat.enter("call tick")
+    told = "← tick: tick (demo model) Meanwhile, tick says: tick"
+    chat.sees(f"{told} {told}")
 
 
 def test_a_link_is_there_whole_to_be_copied(terminal, odd_tools):

@@ -29,7 +29,7 @@ def letter(play, place):
 
     async def park():
         agent = LocalAgent.open("agent.db", synchronous="OFF")
-        await agent.queue.send("{\"odd\": \"\x1b[31mred\"}".encode("ascii").decode(), group_id="main", dedup_id="d")
+        await agent.queue.send('{"odd": "\x1b[31mred"}'.encode("ascii").decode(), group_id="main", dedup_id="d")
         ((received,),) = await agent.queue.receive(groups=1, batch=1, visibility=30)
         await agent.queue.park(received, "it is \x1b[31modd")
         await agent.aclose()
@@ -46,7 +46,9 @@ def test_the_script_of_the_package_is_this_one():
     assert scripts == {"infinity": "infinity_agents.cli:main"}
 
 
-@pytest.mark.parametrize("command", ["", "chat", "serve", "send", "tail", "threads", "show", "doctor", "tools", "dead-letters"])
+@pytest.mark.parametrize(
+    "command", ["", "chat", "serve", "send", "tail", "threads", "show", "doctor", "tools", "dead-letters"]
+)
 def test_every_command_has_help(infinity, command):
     assert "Usage: " in infinity(*command.split(), "--help").stdout
 
@@ -88,7 +90,14 @@ def test_completion_is_there(place):
 
 
 @pytest.mark.parametrize(
-    "command", [["threads"], ["show", "main"], ["tail", "--no-follow"], ["dead-letters", "list"], ["dead-letters", "redrive", "x"]]
+    "command",
+    [
+        ["threads"],
+        ["show", "main"],
+        ["tail", "--no-follow"],
+        ["dead-letters", "list"],
+        ["dead-letters", "redrive", "x"],
+    ],
 )
 def test_what_only_reads_makes_no_file(infinity, place, command):
     done = infinity(*command, "--file", "typo.db", code=2)
@@ -97,7 +106,9 @@ def test_what_only_reads_makes_no_file(infinity, place, command):
 
 
 def test_a_file_of_another_kind_is_refused(infinity, place):
-    (place / "agent.db").write_text("# notes, and more than a hundred bytes of them, so that they are no database\n" * 20)
+    (place / "agent.db").write_text(
+        "# notes, and more than a hundred bytes of them, so that they are no database\n" * 20
+    )
     assert "agent.db is not a SQLite database; name another file" in infinity("threads", code=2).stderr
 
 
@@ -123,7 +134,10 @@ def test_a_script_sends_from_standard_input_under_an_id_of_its_own(infinity, pla
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
-    [(["main", "  "], "there is nothing to say"), (["my thread", "hello"], "group_id 'my thread' must be 1 to 128 letters")],
+    [
+        (["main", "  "], "there is nothing to say"),
+        (["my thread", "hello"], "group_id 'my thread' must be 1 to 128 letters"),
+    ],
 )
 def test_what_cannot_be_sent_is_told(infinity, arguments, told):
     assert told in " ".join(infinity("send", *arguments, code=2 if "nothing" in told else 1).output.split())
@@ -301,7 +315,7 @@ def test_the_doctor_asks_the_model(infinity, place, slow_model, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--model", "gpt-5"], "there is no model 'gpt-5'; a model is demo, openai:NAME or anthropic:NAME"),
+        (["--model", "gpt-5"], "there is no model 'gpt-5'; a model is demo, openai:NAME, anthropic:NAME or"),
         (["--model", "openai:"], "there is no model 'openai:'"),
         (["--model", "anthropic:claude"], "ANTHROPIC_API_KEY"),
         (["--model", "openai:gpt-5"], "OPENAI_API_KEY"),
@@ -348,5 +362,3 @@ def test_an_unproven_message_is_told_as_such(infinity, play):
     asyncio.run(forge())
     play("hello")
     assert "mac" in infinity("dead-letters", "list").stdout
-
-

@@ -46,9 +46,7 @@ def test_a_whole_file_is_read_and_its_paths_are_its_own(place):
         base_url="http://127.0.0.1:11434/v1",
         tool_servers=(
             ToolSetConfig("127.0.0.1:8001", "http://127.0.0.1:8001"),
-            ToolSetConfig(
-                "remote", "https://tools.example.com/base", "bearer:REMOTE_TOKEN", timedelta(seconds=600)
-            ),
+            ToolSetConfig("remote", "https://tools.example.com/base", "bearer:REMOTE_TOKEN", timedelta(seconds=600)),
         ),
         settings=AgentSettings("Be brief: ä.", interrupt="cancel", rounds_per_slice=3, compact_at=0.5),
         source=Path("there/infinity.toml"),
@@ -64,7 +62,9 @@ def test_every_setting_of_an_agent_is_a_limit_or_the_prompt(place):
 
 
 def test_flags_win(place):
-    (place / "infinity.toml").write_text('model = "openai:a"\nprompt = "one"\n[[tool_servers]]\nurl = "http://127.0.0.1:1"')
+    (place / "infinity.toml").write_text(
+        'model = "openai:a"\nprompt = "one"\n[[tool_servers]]\nurl = "http://127.0.0.1:1"'
+    )
     config = configured(
         Flags(file=Path("b.db"), model="demo", prompt="two", tool_servers=["http://127.0.0.1:2", "http://127.0.0.1:3"])
     )
@@ -76,19 +76,37 @@ WRONG = {
     "a typo": ('\nmodle = "demo"', "infinity.toml:2: modle: unknown key; did you mean 'model'?"),
     "nothing alike": ("zzz = 1", "infinity.toml:1: zzz: unknown key; the keys here are file, model,"),
     "a type": ("model = 3", "infinity.toml:1: model: input should be a valid string, and this is '3'"),
-    "a limit's typo": ("\n[limits]\n\nround_per_slice = 3", "4: limits.round_per_slice: unknown key; did you mean 'rounds_"),
-    "a limit's type": ('[limits]\nrounds_per_slice = "many"', "2: limits.rounds_per_slice: input should be a valid integer"),
-    "a limit's range": ("[limits]\nrounds_per_slice = 0", "2: limits.rounds_per_slice: input should be greater than or"),
+    "a limit's typo": (
+        "\n[limits]\n\nround_per_slice = 3",
+        "4: limits.round_per_slice: unknown key; did you mean 'rounds_",
+    ),
+    "a limit's type": (
+        '[limits]\nrounds_per_slice = "many"',
+        "2: limits.rounds_per_slice: input should be a valid integer",
+    ),
+    "a limit's range": (
+        "[limits]\nrounds_per_slice = 0",
+        "2: limits.rounds_per_slice: input should be greater than or",
+    ),
     "a share": ("[limits]\ncompact_at = 75", "2: limits.compact_at: input should be less than or equal to 1"),
-    "a word": ('[limits]\ninterrupt = "stop"', "2: limits.interrupt: input should be 'detach' or 'cancel', and this is 's"),
+    "a word": (
+        '[limits]\ninterrupt = "stop"',
+        "2: limits.interrupt: input should be 'detach' or 'cancel', and this is 's",
+    ),
     "limits in one line": ("model = 'demo'\nlimits = { rounds = 3 }", "2: limits.rounds: unknown key; did you mean"),
-    "the wrong table": ('[limits]\nmodel = "demo"', "2: limits.model: this key stands at the top, before the first [tab"),
+    "the wrong table": (
+        '[limits]\nmodel = "demo"',
+        "2: limits.model: this key stands at the top, before the first [tab",
+    ),
     "the second server": (
         '[[tool_servers]]\nurl = "http://127.0.0.1:1"\n[[tool_servers]]\nurl = "http://127.0.0.1:2"\ntimeout = 3',
         "infinity.toml:5: tool_servers.1.timeout: unknown key; did you mean 'call_timeout'?",
     ),
     "no url": ('[[tool_servers]]\nid = "a"', "infinity.toml:1: tool_servers.0.url: this key must be there"),
-    "a url": ('[[tool_servers]]\nurl = "http://example.com"', "infinity.toml:2: tool_sets.0.server_url: Value error, a URL mu"),
+    "a url": (
+        '[[tool_servers]]\nurl = "http://example.com"',
+        "infinity.toml:2: tool_sets.0.server_url: Value error, a URL mu",
+    ),
     "two ids": (
         '[[tool_servers]]\nid = "a"\nurl = "http://127.0.0.1:1"\n[[tool_servers]]\nid = "a"\nurl = "http://127.0.0.1:2"',
         "two tool servers have the id 'a'; give one of them another id",

@@ -23,13 +23,16 @@ def test_serve_send_and_tail(start, infinity, odd_tools):
     ]
     assert reader.signalled(signal.SIGINT) == 130
     assert infinity("send", "main", "hi", "--json").stdout.count(f'"hosted_by": "{host.running.pid}"') == 1
-    assert f"ok      host: process {host.running.pid}\nok      callback port: the host answers on " in infinity("doctor").stdout
+    assert (
+        f"ok      host: process {host.running.pid}\nok      callback port: the host answers on "
+        in infinity("doctor").stdout
+    )
     assert f"process {host.running.pid} is already the host of agent.db" in infinity("serve", code=2).stderr
     assert host.signalled() == 0
     assert "stopped; what waits is in the file" in host.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_host_finishes_what_runs_and_stops(start, infinity, slow_model, number):
     host = start("serve", "--json", *slow_model.chosen)
     host.says("hosts agent.db")

@@ -72,7 +72,7 @@ def test_a_large_result_is_printed_whole_and_one_that_is_too_large_is_an_error(i
         (["nap", "seconds=1"], "the arguments 'seconds=1' are not a JSON object; quote one", 2),
         (["nap", "[1]"], "are not a JSON object", 2),
         (["nap", '{"seconds": "long"}'], "seconds", 1),
-        (["nop"], "has no tool 'nop'; it has paint, mail, shout, nap", 1),
+        (["nop"], "has no tool 'nop'; it has paint, mail, shout, ", 1),
     ],
 )
 def test_a_call_that_cannot_be_made_is_told(infinity, odd_tools, arguments, told, code):

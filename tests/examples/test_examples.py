@@ -104,7 +104,7 @@ def test_code_review_by_an_unknown_model_says_so(example):
     process = review.started("python review.py ../price_watch", "--model", "openai:")
     _, complaint = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1
-    assert complaint == "there is no model 'openai:'; a model is demo, openai:NAME or anthropic:NAME\n"
+    assert complaint == "there is no model 'openai:'; a model is demo, openai:NAME, anthropic:NAME or bedrock:NAME\n"
 
 
 class Chat:

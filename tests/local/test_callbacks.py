@@ -12,9 +12,10 @@ import uvicorn
 from infinity_agents.adapters.memory import MemoryBlobStore, MemoryInputQueue, MemoryStateStore
 from infinity_agents.conversation.content import Blob
 from infinity_agents.errors import StoreUnavailable
-from infinity_agents.local.callbacks import HOST, PATH, CallbackReceiver
+from infinity_agents.local.callbacks import HOST, PATH, CallbackApplication
 from infinity_agents.ports.queues import MAX_BODY
 from infinity_agents.rap.callbacks import callback_url
+from infinity_agents.receiving import CallbackReceiver
 from infinity_agents.testing.doubles import FrozenClock
 from infinity_agents.testing.scripted_model import ScriptedModel, calls, heard, says
 from infinity_agents.wire.inputs import decode
@@ -46,7 +47,7 @@ class Posting:
 
     async def post(self, url, body, *, method="POST"):
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(self.receiver)) as client:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(CallbackApplication(self.receiver))) as client:
             answer = await client.request(method, url, content=content)
         return answer.status_code, answer.json()
 
@@ -95,7 +96,7 @@ async def test_p8_the_token_is_checked_before_the_body_is_read():
         sent.append(message)
 
     scope = {"type": "http", "method": "POST", "path": f"{PATH}/wrong", "headers": []}
-    await Posting().receiver(scope, never, send)
+    await CallbackApplication(Posting().receiver)(scope, never, send)
     assert sent[0]["status"] == 401
 
 

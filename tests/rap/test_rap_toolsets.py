@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from infinity_agents.errors import Misconfigured, StoreUnavailable, ToolRefused, ToolUnreachable
+from infinity_agents.errors import Misconfigured, Reject, StoreUnavailable, ToolRefused, ToolUnreachable
 from infinity_agents.ports.http import HttpUnreachable
 from infinity_agents.ports.tool import ToolServers
 from infinity_agents.rap.toolsets import RapToolServers, ToolSetConfig, parse_tools_config
@@ -326,6 +326,15 @@ class TestCaches:
 
     async def test_a_cache_that_takes_nothing_does_no_harm(self, toolset_server, servers, state):
         state.down = {"put_manifests", "put_latest_manifest"}
+        server = await toolset_server("get_time")
+        assert list((await servers(server).load("s")).tools) == ["get_time"]
+
+    async def test_a_manifest_that_no_cache_takes_does_no_harm(self, toolset_server, servers, state, monkeypatch):
+        async def refuse(*_):
+            raise Reject("the manifest has 500000 bytes")
+
+        monkeypatch.setattr(state, "put_manifests", refuse)
+        monkeypatch.setattr(state, "put_latest_manifest", refuse)
         server = await toolset_server("get_time")
         assert list((await servers(server).load("s")).tools) == ["get_time"]
 

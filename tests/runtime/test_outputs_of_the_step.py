@@ -2,9 +2,12 @@
 
 import asyncio
 
+import pytest
+
+from infinity_agents.adapters.memory import MemoryStateStore
 from infinity_agents.conversation.messages import Control
 from infinity_agents.conversation.outputs import Output
-from infinity_agents.errors import ModelForbidden
+from infinity_agents.errors import ModelForbidden, Reject
 from infinity_agents.settings import AgentSettings
 from infinity_agents.testing.faults import Crash, FaultInjector
 from infinity_agents.testing.scenarios import closes, spawns
@@ -62,6 +65,17 @@ async def test_new_metadata_replace_the_old_for_the_whole_family() -> None:
     await world.settle()
     assert [output.metadata for output in (await outputs(world))[-2:]] == [{"channel": "c-2"}] * 2
     assert await world.adapters.state.copies("t", "metadata") == {"t": {"channel": "c-2"}}
+
+
+async def test_a_copy_that_no_store_takes_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(*_: object) -> None:
+        raise Reject("the metadata 't' has 500000 bytes")
+
+    world = await a_world(RULES, "search")
+    monkeypatch.setattr(MemoryStateStore, "copy", refuse)
+    await world.say("t", "hello", metadata=SLACK)
+    await world.settle()
+    assert [output.metadata for output in await outputs(world)] == [SLACK]
 
 
 async def test_a_message_without_metadata_changes_none() -> None:

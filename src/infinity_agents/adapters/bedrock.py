@@ -3,11 +3,12 @@
 import asyncio
 import base64
 import contextlib
+import functools
 import logging
 import os
 import re
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 from urllib.parse import urlsplit
@@ -135,9 +136,7 @@ _FORMATS = {
     "text/plain": ("txt", b""),
 }
 """The formats of documents by their media types, and what their bytes begin with."""
-_CUT = frozenset(
-    {"max_tokens", "model_context_window_exceeded", "guardrail_intervened", "content_filtered", "refusal"}
-)
+_CUT = frozenset({"max_tokens", "model_context_window_exceeded", "guardrail_intervened", "content_filtered", "refusal"})
 """Reasons after which the last call is not whole, or not meant."""
 _DECLINED = frozenset({"guardrail_intervened", "content_filtered", "refusal"})
 _CACHE_POINT = {"cachePoint": {"type": "default"}}
@@ -209,10 +208,11 @@ _CREDENTIALS = (
 class BedrockModel:
     """Speaks with the models of Bedrock; new threads are given ``model``: an id, an inference profile or an ARN.
 
-    Threads know a model as ``bedrock:ID``; a bare id is understood. Credentials, region and endpoint come from
-    ``session`` (a ``boto3.Session``), else as the AWS SDK finds them; ``AWS_ENDPOINT_URL_BEDROCK_RUNTIME`` is honoured.
-    ``silence`` is how many seconds the service may say nothing. ``traits`` (by what an id holds) goes before the
-    catalogue. ``options`` are further fields of every request, in the service's words.
+    Threads know a model as ``bedrock:ID``; a bare id is understood. Credentials, region and endpoint
+    (``AWS_ENDPOINT_URL_BEDROCK_RUNTIME``) come from ``session``, a botocore ``Session``, else from where the AWS SDK
+    finds them. ``silence`` is how many seconds the service may say nothing. ``traits``, by what an id holds, go before
+    the catalogue: of an application inference profile nothing is known otherwise. ``options`` are further fields of
+    every request, in the service's words.
     https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStream.html
     """
 
@@ -294,11 +294,11 @@ class BedrockModel:
         if client is not None:
             client.close()
 
-    async def _answered(self, request: ModelRequest) -> AsyncIterator[Any]:
+    async def _answered(self, request: ModelRequest) -> AsyncGenerator[Any]:
         """Yield the events that answer; what the service refuses and a request can do without is left out.
 
         Reasoning is bound to its model, its account and what came before it, and a thread must not hang because one of
-        these has changed; so it is left out of this request alone, the rest of what follows too.
+        these has changed: it is left out of this request alone, anything else of all that follow.
         """
         lasting = self._conceded.setdefault(request.model, set())
         reasons = True
@@ -307,7 +307,7 @@ class BedrockModel:
             body = self._body(request, conceded)
             has_begun = False
             try:
-                async with contextlib.aclosing(_told(lambda body=body: self._dial(body))) as events:
+                async with contextlib.aclosing(_told(functools.partial(self._dial, body))) as events:
                     async for event in events:
                         has_begun = True
                         yield event
@@ -387,7 +387,7 @@ class BedrockModel:
 
     def _open(self, service: str) -> Any:
         try:
-            import boto3
+            import botocore.session
             from botocore.config import Config
             from botocore.exceptions import BotoCoreError
         except ImportError as error:
@@ -395,7 +395,7 @@ class BedrockModel:
                 f"the model {self.name} needs the AWS SDK: pip install 'infinity-agents[aws]'"
             ) from error
         try:
-            self._session = self._session or boto3.Session()
+            self._session = self._session or botocore.session.get_session()
             # The runtime retries, from clean history and inside the slice's time.
             config = Config(
                 retries={"total_max_attempts": 1},
@@ -404,10 +404,13 @@ class BedrockModel:
                 tcp_keepalive=True,
                 max_pool_connections=50,
             )
-            region = self._region or self._session.region_name or os.environ.get("AWS_REGION")
-            client = self._session.client(service, region_name=region, endpoint_url=self._base_url, config=config)
+            region = self._region or os.environ.get("AWS_REGION") or self._session.get_config_variable("region")
+            client = self._session.create_client(
+                service, region_name=region, endpoint_url=self._base_url, config=config
+            )
             address = urlsplit(client.meta.endpoint_url)
-            credentials = self._session.get_credentials()
+            token = os.environ.get("AWS_BEARER_TOKEN_BEDROCK", "")
+            credentials = None if token else self._session.get_credentials()
         except (BotoCoreError, ValueError) as error:
             raise Misconfigured(
                 f"the client of the model {self.name} cannot be made: {error} Set AWS_REGION, the profile and the "
@@ -418,7 +421,6 @@ class BedrockModel:
                 f"the base URL {client.meta.endpoint_url!r} of the model {self.name} is no URL of http or https: "
                 "leave it out, or give one such as https://bedrock-runtime.us-east-1.amazonaws.com"
             )
-        token = os.environ.get("AWS_BEARER_TOKEN_BEDROCK", "")
         key = token or (credentials.access_key if credentials is not None else "")
         if not key.strip():
             raise Misconfigured(f"the model {self.name} needs credentials: set {_CREDENTIALS}")
@@ -441,7 +443,8 @@ class BedrockModel:
         address = urlsplit(self._client().meta.endpoint_url)
         # A password in the URL is nobody's business.
         shown = address._replace(netloc=address.netloc.rpartition("@")[2]).geturl()
-        return f"{_PREFIX}{(model or '').removeprefix(_PREFIX)} at {shown}"
+        named = f"{_PREFIX}{model.removeprefix(_PREFIX)}" if model else "Bedrock"
+        return f"{named} at {shown}"
 
     def _translated(self, error: Exception, model: str | None) -> ModelError:
         """Return what ``error`` means to the runtime, with the service and what it said."""
@@ -455,6 +458,7 @@ class BedrockModel:
             SSOError,
             TokenRetrievalError,
         )
+        from botocore.exceptions import ConnectionError as NotConnected
         from urllib3.exceptions import HTTPError
 
         where = self._where(model)
@@ -465,7 +469,7 @@ class BedrockModel:
             NoCredentialsError | PartialCredentialsError | CredentialRetrievalError | TokenRetrievalError | SSOError,
         ):
             return ModelForbidden(f"{where}: {error}. Check {_CREDENTIALS}")
-        if isinstance(error, HTTPClientError):
+        if isinstance(error, HTTPClientError | NotConnected):
             # The whole of what the SDK says has the URL in it, and so its password.
             cause = error.kwargs.get("error") or type(error).__name__
             return ModelInterrupted(f"{where} cannot be reached: {cause}. Are the region and the base URL right?")
@@ -503,7 +507,7 @@ def _concession(error: Exception, conceded: Iterable[str]) -> str | None:
     if not isinstance(error, ClientError):
         return None
     code, message, _ = _said_by(error)
-    if code != "validationexception":
+    if code not in {"validationexception", "accessdeniedexception"}:
         return None
     complaint = message.lower()
     return next(
@@ -539,10 +543,11 @@ def _refusal(error: Any, where: str) -> ModelError:
 # The stream, which blocks, and the loop, which must not.
 
 
-async def _told(dial: Callable[[], Any]) -> AsyncIterator[Any]:
+async def _told(dial: Callable[[], Any]) -> AsyncGenerator[Any]:
     """Yield the events of the stream that ``dial`` opens; it is read in a thread of its own.
 
-    Leaving early shuts the connection down, and never waits for the thread: it is left to notice.
+    Leaving early shuts the connection down, and never waits for the thread: it is left to notice. Where the service has
+    not begun to answer, it does so when that begins, or after the silence that is allowed.
     """
     line = _Line(asyncio.get_running_loop())
     threading.Thread(target=line.listen, args=(dial,), name="bedrock", daemon=True).start()
@@ -562,16 +567,16 @@ class _Line:
         self.told: asyncio.Queue[Any] = asyncio.Queue()
         self._loop = loop
         self._stream: Any = None
-        self._is_left = False
+        self._left = threading.Event()
 
     def listen(self, dial: Callable[[], Any]) -> None:
         """Tell the events of the stream that ``dial`` opens, until its end or until nobody listens."""
         try:
             with contextlib.closing(dial()) as self._stream:
-                if self._is_left:
+                if self._left.is_set():
                     return
                 for event in self._stream:
-                    if self._is_left:
+                    if self._left.is_set():
                         return
                     self._tell(event)
             self._tell(None)
@@ -585,7 +590,7 @@ class _Line:
 
     def hang_up(self) -> None:
         """Make the thread end."""
-        self._is_left = True
+        self._left.set()
         # Closing would wait for a thread that reads, and only urllib3's own shutdown wakes it. A stream that has ended
         # has nothing to shut down.
         with contextlib.suppress(AttributeError, OSError, RuntimeError, ValueError):

@@ -110,7 +110,8 @@ class DynamoStateStore:
         # DynamoDB deletes what has expired days later.
         if item is None or int(item["ttl"]["N"]) <= self._clock.now().timestamp():
             return None
-        return _unpacked(item["value"])
+        manifests: Mapping[str, Any] = _unpacked(item["value"])
+        return manifests
 
     async def put_latest_manifest(self, tool_set: str, manifest: Mapping[str, Any]) -> None:
         """Keep the newest manifest of a tool set.
@@ -154,7 +155,8 @@ class DynamoStateStore:
             Key={"pk": {"S": pk}, "sk": {"S": sk}},
             ConsistentRead=True,
         )
-        return answer.get("Item")
+        item: _Fields | None = answer.get("Item")
+        return item
 
     async def _put(self, pk: str, sk: str, fields: _Fields, *, newest: str | None = None) -> None:
         """Write the item; where it holds a higher number in the field ``newest``, it stays as it is."""
@@ -173,9 +175,7 @@ class DynamoStateStore:
                 raise
 
     async def _values(self, pk: str, prefix: str) -> dict[str, Any]:
-        return {
-            item["key"]["S"]: _unpacked(item["value"]) async for item in self._query(pk, prefix) if "value" in item
-        }
+        return {item["key"]["S"]: _unpacked(item["value"]) async for item in self._query(pk, prefix) if "value" in item}
 
     async def _query(self, pk: str, prefix: str) -> AsyncIterator[_Fields]:
         start: Mapping[str, Any] = {}

@@ -14,13 +14,16 @@ from datetime import UTC, datetime
 from math import ceil
 from typing import Any, Literal
 
-from ..aws_clients import AwsClients, AwsRefused
+from ..aws_clients import AwsClients
+from ..conversation import ids
 from ..conversation.content import without_surrogates
 from ..conversation.outputs import Output
-from ..errors import Reject, StoreUnavailable
+from ..errors import Reject, StoreUnavailable, Undecodable
 from ..ports.clock import Clock
 from ..ports.queues import MAX_BODY, DeadLetter, Received, refuse_unsendable
 from ..wire import outputs as wire_outputs
+from ..wire import timers as wire_timers
+from ..wire.inputs import redriven
 
 _BATCH = 10
 _TRIES = 3
@@ -182,8 +185,10 @@ class SqsDeadLetters:
         self._held: dict[str, list[_Held]] = {}
         self._unmarkable: set[str] = set()
 
-    async def park(self, received: Received, reason: str) -> None:
+    async def park(self, received: Received, reason: str, *, noticed: bool = False) -> None:
         """Keep the message with the reason. Whoever holds it still has to acknowledge it.
+
+        ``noticed`` tells the keeper that people know of it already.
 
         Raises:
             StoreUnavailable: it may or may not be kept; doing it again within 5 minutes is harmless.
@@ -196,6 +201,7 @@ class SqsDeadLetters:
             reason=reason,
             parked_at=self._clock.now(),
             receive_count=received.receive_count,
+            noticed=noticed,
         )
         await self._put(letter, received.queue_id, _attributes(letter))
 
@@ -208,7 +214,7 @@ class SqsDeadLetters:
             StoreUnavailable: the queue could not be reached.
         """
         found = await self._received(limit)
-        letters = {held.letter.queue_id: held.letter for held in found}
+        letters = {held.letter.queue_id: self._shown(held.letter) for held in found}
         if unnoticed:
             letters = {queue_id: letter for queue_id, letter in letters.items() if not letter.noticed}
             self._held = {}
@@ -236,7 +242,7 @@ class SqsDeadLetters:
                 self._unmarkable.add(queue_id)
                 await self._give_back([held])
             else:
-                await self._put(marked, f"noticed:{queue_id}"[-128:], attributes)
+                await self._put(marked, f"noticed:{queue_id}"[-ids.MAX_ID :], attributes)
                 await self._receipts.delete([held.receipt])
 
     async def redrive(self, queue_id: str) -> None:
@@ -244,13 +250,20 @@ class SqsDeadLetters:
 
         Raises:
             KeyError: there is no such dead letter.
+            Reject: the input queue does not take it.
             StoreUnavailable: it may be in both places; doing it again is harmless.
         """
         taken = await self._taken(queue_id)
         if not taken:
             raise KeyError(queue_id)
-        letter = taken[0].letter
-        await self._inputs.send(_named(letter.body, queue_id), group_id=letter.group_id, dedup_id=queue_id)
+        letter = self._shown(taken[0].letter)
+        named = redriven(letter.body, queue_id)
+        body = named if len(named) <= MAX_BODY else letter.body
+        try:
+            await self._inputs.send(body, group_id=letter.group_id, dedup_id=queue_id)
+        except Reject:
+            await self._give_back(taken)
+            raise
         await self._receipts.delete([held.receipt for held in taken])
 
     async def discard(self, queue_id: str) -> None:
@@ -309,10 +322,34 @@ class SqsDeadLetters:
             "send_message",
             QueueUrl=self._url,
             MessageBody=letter.body,
-            MessageGroupId=letter.group_id,
-            MessageDeduplicationId=dedup_id,
             MessageAttributes=attributes,
+            **self._place(letter.group_id, dedup_id),
         )
+
+    def _shown(self, letter: DeadLetter) -> DeadLetter:
+        """Return the letter as a message of the input queue."""
+        return letter
+
+    def _place(self, group_id: str, dedup_id: str) -> Mapping[str, str]:
+        """Return where in the queue a letter goes, in SQS's words."""
+        return {"MessageGroupId": group_id, "MessageDeduplicationId": dedup_id}
+
+
+class SqsDelayDeadLetters(SqsDeadLetters):
+    """The dead letters of the delay queue, in a standard queue, each as the message of the input queue in it.
+
+    One that holds no such message is shown as it is, for no group.
+    """
+
+    def _shown(self, letter: DeadLetter) -> DeadLetter:
+        try:
+            delayed = wire_timers.decode(letter.body)
+        except Undecodable:
+            return letter
+        return replace(letter, body=delayed.body, group_id=delayed.group_id, dedup_id=delayed.dedup_id)
+
+    def _place(self, group_id: str, dedup_id: str) -> Mapping[str, str]:
+        return {}
 
 
 def _attributes(letter: DeadLetter) -> dict[str, Any]:
@@ -345,20 +382,9 @@ def _letter(message: Mapping[str, Any]) -> DeadLetter:
         group_id=system.get("MessageGroupId", ""),
         dedup_id=ours.get("dedup_id", queue_id),
         body=message["Body"],
-        reason=ours.get("reason", "it was received as often as the queue allows, and never acknowledged"),
+        # The second is Scheduler's.
+        reason=ours.get("reason") or ours.get("ERROR_MESSAGE") or "it was received again and again, never acknowledged",
         parked_at=datetime.fromisoformat(ours["parked_at"]) if "parked_at" in ours else sent_at,
         receive_count=int(received),
         noticed=ours.get("noticed") == "yes",
     )
-
-
-def _named(body: str, queue_id: str) -> str:
-    """Return ``body`` with a ``message_id``. One of ours has it, and a proof that covers all of it."""
-    try:
-        fields = json.loads(body)
-    except (ValueError, RecursionError):
-        return body
-    if not isinstance(fields, dict) or fields.get("message_id") or "mac" in fields:
-        return body
-    named = json.dumps({**fields, "message_id": queue_id}, separators=(",", ":"))
-    return named if len(named) <= MAX_BODY else body

@@ -1,14 +1,13 @@
-"""A conversation at a terminal: this process hosts the file where nobody else does, and follows it where somebody does.
+"""A conversation as a person sees it, whoever hosts the file.
 
 Nothing is kept here but what has been shown. Whatever ends the process, the conversation stands in the file.
 """
 
 import asyncio
 import contextlib
-import signal
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Protocol, assert_never
+from typing import Protocol, TypeVar, assert_never
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -38,12 +37,11 @@ from ..conversation.history import (
 )
 from ..conversation.messages import Control, UserChoiceResponse
 from ..conversation.threads import Choice
-from ..errors import AlreadyHosted, InfinityError, Misconfigured
+from ..errors import InfinityError, Misconfigured
 from ..local.wiring import LocalAgent
-from ..ports.observer import Observer
 from .following import News, Place, end_of, keep_place, news_since, place_shown
-from .rendering import call_text, came, clock_time, duration, entry_text, note, output_text, thread_trees
-from .waiting import Wait, counted
+from .rendering import call_text, came, doing_text, entry_text, note, output_text, thread_trees
+from .waiting import counted
 
 HELP = """\
 /stop         stop what the thread is doing; calls that run are cancelled
@@ -56,10 +54,11 @@ Anything else is said to the agent. A text that begins with a slash needs a spac
 _LOOK_EVERY = 0.1
 """Seconds between two questions to the file whether another process has written to it."""
 _LOOK_AT_LEAST_EVERY = 1.0
-_TRY_TO_HOST_EVERY = 1.0
 _RECALLED = 6
 """How many entries that were shown before are shown again."""
 _MOST_AT_ONCE = 200
+
+T = TypeVar("T")
 
 
 class Screen(Protocol):
@@ -107,8 +106,9 @@ class Chat:
         self._turn = ""
         self._turns: list[str] = []
         self._calls: dict[str, str] = {}
-        self._shown_calls: set[str] = set()
         self._answered: set[str] = set()
+        # Calls and answers that are on the screen, and not yet known to be committed.
+        self._made: set[tuple[str, str]] = set()
         self._answers: set[tuple[str, str]] = set()
         self._is_about_news = False
         self._told_failure = ""
@@ -232,7 +232,7 @@ class Chat:
         now = self._now()
         state = self.news.family.get(self.thread_id)
         doing = ["thinking"] if self.news.queued else []
-        doing += [_doing(wait, now) for wait in (state.waits if state else ()) if wait.kind != "slice"]
+        doing += [doing_text(wait, now) for wait in (state.waits if state else ()) if wait.kind != "slice"]
         children = [s for name, s in self.news.family.items() if name != self.thread_id and not s.thread.closed]
         if children:
             doing.append(f"{counted(len(children), 'child', 'children')} at work")
@@ -266,27 +266,34 @@ class Chat:
             case TextStreamed(text=text) if own and (self._said or self._is_about_news):
                 self._turn += text
                 await self._screen.stream(shown(text))
-            case CallMade() if own and (self._said or self._is_about_news):
+            case CallMade(call_id=call_id) if own and (self._said or self._is_about_news):
                 await self._end_turn()
-                self._calls[event.call_id] = event.tool
-                self._shown_calls.add(event.call_id)
-                await self._screen.put(call_text(event.display))
+                self._calls[call_id] = event.tool
+                if (call_id, event.display) not in self._made:
+                    self._made.add((call_id, event.display))
+                    await self._screen.put(call_text(event.display))
             case TurnDropped(reason=reason) if event.thread_id == self.thread_id:
                 await self._failed(reason)
             case StepFinished():
-                await self._end_turn()
-                await self._look()
-                if event.thread_id == self.thread_id:
-                    self._turns.clear()
-                    self._is_about_news = False
-                    if isinstance(event.outcome, Failed):
-                        await self._failed(str(event.outcome.error))
+                await self._step_is_over(event)
             case Told():
                 self._stale()
             case TextStreamed() | CallMade() | TurnDropped() | ReasoningStreamed() | CallAnswered() | Noted():
                 pass
             case _:
                 assert_never(event)
+
+    async def _step_is_over(self, event: StepFinished) -> None:
+        await self._end_turn()
+        await self._look()
+        if event.thread_id != self.thread_id:
+            return
+        self._turns.clear()
+        self._is_about_news = False
+        if isinstance(event.outcome, Failed):
+            await self._failed(str(event.outcome.error))
+        else:
+            self._told_failure = ""
 
     def _answer_text(self, event: CallAnswered) -> Text:
         """Return what came, and of which call where that is not the one right above."""
@@ -344,96 +351,24 @@ class Chat:
                 return not text.strip() or _taken(text, self._turns)
             case ToolCallEntry(call=call):
                 self._calls[call.id] = call.name
-                return call.id in self._shown_calls
+                return _taken((call.id, entry.display_as or call.name), self._made)
             case ToolResultEntry(result=result):
                 self._answered.add(result.id)
-                return (result.id, _text_of(result)) in self._answers
+                return _taken((result.id, _text_of(result)), self._answers)
             case EventEntry(result=result, tool_call_id=call_id):
-                return (call_id, _text_of(result)) in self._answers
+                return _taken((call_id, _text_of(result)), self._answers)
             case _:
                 assert_never(entry)
 
 
-def _taken(text: str, texts: list[str]) -> bool:
-    """Take ``text`` out of ``texts``; return whether it was there."""
-    is_there = text in texts
+def _taken(one: T, of: list[T] | set[T]) -> bool:
+    """Take ``one`` out of the others; return whether it was there."""
+    is_there = one in of
     if is_there:
-        texts.remove(text)
+        of.remove(one)
     return is_there
 
 
 def _text_of(result: ResultBody) -> str:
     # As ``CallAnswered`` has it.
     return shown(" ".join(part.text for part in result.content if isinstance(part, content.Text)))
-
-
-def _doing(wait: Wait, now: datetime) -> str:
-    ago = f", {duration(now - wait.since)}" if wait.since else ""
-    match wait.kind:
-        case "slice":
-            return "thinking"
-        case "tool":
-            return f"{wait.what}{ago}"
-        case "late_tool":
-            return f"meanwhile {wait.what}{ago}"
-        case "time":
-            return f"asleep until {clock_time(wait.until or now, now)}"
-        case "event":
-            return "asleep until something arrives"
-        case "person":
-            return f"waits for you: {wait.what}"
-        case "limit":
-            return "paused: say something to go on"
-        case "subscription":
-            return f"subscribed to {wait.what}"
-        case _:
-            assert_never(wait.kind)
-
-
-# The whole.
-
-
-async def converse(chat: Chat, talk: Callable[[], Awaitable[None]]) -> None:
-    """Host or follow the conversation, and ``talk``, until that is over.
-
-    Raises:
-        InfinityError: the file cannot be read or written any more, or cannot be hosted for another reason than that
-            another process does.
-    """
-    await chat.begin()
-    hosting = asyncio.create_task(_host_when_free(chat.agent, chat, chat.tell))
-    following = asyncio.create_task(chat.follow())
-    talking = asyncio.ensure_future(talk())
-    try:
-        await asyncio.wait({hosting, following, talking}, return_when=asyncio.FIRST_COMPLETED)
-        talking.cancel()
-        # Slices that run are finished; who does not want to wait for that presses Ctrl-C once more.
-        main = asyncio.current_task()
-        if main is not None:
-            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, main.cancel)
-        if chat.news.queued:
-            await chat.tell("finishing what runs; Ctrl-C leaves at once, and nothing is lost either way")
-        hosting.cancel()
-        await asyncio.wait({hosting, talking})
-    finally:
-        following.cancel()
-    for task in (hosting, following, talking):
-        if task.done() and not task.cancelled():
-            task.result()
-    await chat.finish()
-
-
-async def _host_when_free(agent: LocalAgent, observer: Observer, tell: Callable[[str], Awaitable[None]]) -> None:
-    """Host the file as soon as nobody else does, until cancelled."""
-    other: str | None = None
-    while True:
-        try:
-            async with agent.host(observer) as host:
-                if other is not None:
-                    await tell("the other host has ended; this chat hosts the file now")
-                await host.wait()
-        except AlreadyHosted:
-            if other is None:
-                other = agent.hosted_by or "another process"
-                await tell(f"process {other} hosts the file: replies come whole, not as a stream")
-            await asyncio.sleep(_TRY_TO_HOST_EVERY)

@@ -1,15 +1,23 @@
-"""``infinity chat``: the conversation, on the screen that there is."""
+"""``infinity chat``: this process hosts the file where nobody else does, and follows it where somebody does."""
 
+import asyncio
 import logging
 import os
+import signal
 import sys
+from collections.abc import Awaitable, Callable
 from functools import partial
 
-from .chat import Chat, converse
+from ..errors import AlreadyHosted
+from ..local.wiring import LocalAgent
+from ..ports.observer import Observer
+from .chat import Chat
 from .config import AgentConfig
 from .opening import hosting, log_to_stderr
 from .rendering import note, put, stdout
 from .screens import Lines, terminal
+
+_TRY_TO_HOST_EVERY = 1.0
 
 
 async def run_chat(config: AgentConfig, thread_id: str) -> None:
@@ -25,11 +33,57 @@ async def run_chat(config: AgentConfig, thread_id: str) -> None:
         if not (sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"):
             lines = Lines(console)
             chat = Chat(agent, thread_id, lines)
-            await converse(chat, partial(lines.talk, chat))
+            await _converse(chat, partial(lines.talk, chat))
             return
         with terminal(console) as screen:
             chat = Chat(agent, thread_id, screen)
             put(console, note(f"{thread_id} in {config.file}, model {config.model}. /help lists the commands"))
-            await converse(chat, partial(screen.talk, chat))
+            await _converse(chat, partial(screen.talk, chat))
             goes_on = f" ({chat.status}; that takes a host, such as infinity serve)" if chat.status else ""
             put(console, note(f"left; the next chat goes on from here{goes_on}"))
+
+
+async def _converse(chat: Chat, talk: Callable[[], Awaitable[None]]) -> None:
+    """Host or follow the conversation, and ``talk``, until that is over.
+
+    Raises:
+        InfinityError: the file cannot be read or written any more, or cannot be hosted for another reason than that
+            another process does.
+    """
+    await chat.begin()
+    hosting = asyncio.create_task(_host_when_free(chat.agent, chat, chat.tell))
+    following = asyncio.create_task(chat.follow())
+    talking = asyncio.ensure_future(talk())
+    try:
+        await asyncio.wait({hosting, following, talking}, return_when=asyncio.FIRST_COMPLETED)
+        talking.cancel()
+        # Slices that run are finished; who does not want to wait for that presses Ctrl-C once more.
+        main = asyncio.current_task()
+        if main is not None:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, main.cancel)
+        if chat.news.queued:
+            await chat.tell("finishing what runs; Ctrl-C leaves at once, and nothing is lost either way")
+        hosting.cancel()
+        await asyncio.wait({hosting, talking})
+    finally:
+        following.cancel()
+    for task in (hosting, following, talking):
+        if task.done() and not task.cancelled():
+            task.result()
+    await chat.finish()
+
+
+async def _host_when_free(agent: LocalAgent, observer: Observer, tell: Callable[[str], Awaitable[None]]) -> None:
+    """Host the file as soon as nobody else does, until cancelled."""
+    other: str | None = None
+    while True:
+        try:
+            async with agent.host(observer) as host:
+                if other is not None:
+                    await tell("the other host has ended; this chat hosts the file now")
+                await host.wait()
+        except AlreadyHosted:
+            if other is None:
+                other = agent.hosted_by or "another process"
+                await tell(f"process {other} hosts the file: replies come whole, not as a stream")
+            await asyncio.sleep(_TRY_TO_HOST_EVERY)

@@ -21,7 +21,9 @@ ConfigOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 ModelOption = Annotated[
     str | None,
-    typer.Option("--model", "-m", help="demo, openai:NAME or anthropic:NAME; for new threads.", show_default=False),
+    typer.Option(
+        "--model", "-m", help="demo, openai:NAME, anthropic:NAME or bedrock:NAME; for new threads.", show_default=False
+    ),
 ]
 BaseUrlOption = Annotated[
     str | None,

@@ -44,9 +44,23 @@ def complain(text: str) -> None:
 
 
 def put(console: Console, text: Text) -> None:
-    """Print ``text``, wrapped at words on a terminal. Where a link is longer than a row, the terminal wraps it whole."""
+    """Print ``text``, wrapped at words on a terminal. A link that is longer than a row stays whole."""
     too_long = any(len(link) > console.width for link in _LINK.findall(text.plain))
-    console.print(text, soft_wrap=too_long or not console.is_terminal)
+    if too_long or not console.is_terminal:
+        console.print(text, soft_wrap=True)
+        return
+    for line in text.split("\n", allow_blank=True):
+        console.print(*_rows(line, console), sep="\n")
+
+
+def _rows(line: Text, console: Console) -> Iterator[Text]:
+    """Yield the rows of one line; where it is set in, those after the first are set in further."""
+    inset = len(line.plain) - len(line.plain.lstrip(" "))
+    inset = min(inset + 2 if inset else 0, console.width // 2)
+    rows = line.wrap(console, console.width - inset)
+    yield from rows[:1] or [Text()]
+    for row in rows[1:]:
+        yield Text(" " * inset).append(row)
 
 
 def put_json(value: Any) -> None:
@@ -245,6 +259,30 @@ def wait_text(wait: Wait, now: datetime) -> str:
             return f"sleeps until something arrives{since}"
         case "subscription":
             return f"is subscribed to {what}{since}"
+        case _:
+            assert_never(wait.kind)
+
+
+def doing_text(wait: Wait, now: datetime) -> str:
+    """Return what is waited for, in the words of whoever talks to the thread."""
+    ago = f", {duration(now - wait.since)}" if wait.since else ""
+    match wait.kind:
+        case "slice":
+            return "thinking"
+        case "tool":
+            return f"{one_line(wait.what)}{ago}"
+        case "late_tool":
+            return f"meanwhile {wait.what}{ago}"
+        case "time":
+            return f"asleep until {clock_time(wait.until or now, now)}"
+        case "event":
+            return "asleep until something arrives"
+        case "person":
+            return f"waits for you: {wait.what}"
+        case "limit":
+            return "paused: say something to go on"
+        case "subscription":
+            return f"subscribed to {wait.what}"
         case _:
             assert_never(wait.kind)
 

@@ -13,17 +13,18 @@ from rich.text import Text
 
 from ..adapters.httpx_client import HttpxClient
 from ..adapters.memory import MemoryBlobStore, MemoryStateStore
+from ..adapters.system import FreshIds, SystemClock
 from ..conversation.content import Blob, JsonObject, Part, plain_text, shown
 from ..conversation.messages import InputMessage, OauthRequired, SubscriptionEvent, ToolResult, UserChoiceRequired
 from ..errors import InfinityError, Misconfigured
-from ..local.callbacks import HOST, MAX_CALLBACK, PATH, CallbackReceiver, serving
-from ..local.clock import FreshIds, SystemClock
+from ..local.callbacks import HOST, PATH, serving
 from ..local.wiring import environment_secret
 from ..rap import conformance
 from ..rap.asgi import listening_socket
 from ..rap.callbacks import callback_url, token_in
 from ..rap.tool import hand_over
 from ..rap.toolsets import RapToolServers, ToolSetConfig
+from ..receiving import MAX_CALLBACK, CallbackReceiver
 from ..runtime.arguments import check_arguments
 from ..wire import rap
 from ..wire.inputs import content_from_json, content_to_json, decode

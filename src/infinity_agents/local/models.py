@@ -1,13 +1,14 @@
 """The models that an agent on this machine can speak with, by their names."""
 
 from ..adapters.anthropic import AnthropicModel
+from ..adapters.bedrock import BedrockModel
 from ..adapters.demo_model import DemoModel
 from ..adapters.openai import OpenAIModel
 from ..errors import Misconfigured
 from ..ports.model import Model
 from ..runtime.models import RoutedModels
 
-Provider = DemoModel | OpenAIModel | AnthropicModel
+Provider = DemoModel | OpenAIModel | AnthropicModel | BedrockModel
 
 
 def models_for(name: str, base_url: str | None = None) -> RoutedModels:
@@ -17,12 +18,17 @@ def models_for(name: str, base_url: str | None = None) -> RoutedModels:
         Misconfigured: as ``provider_of`` has it.
     """
     chosen = provider_of(name, base_url)
-    others: dict[str, Model] = {"demo": DemoModel(), "openai": OpenAIModel("NAME"), "anthropic": AnthropicModel("NAME")}
+    others: dict[str, Model] = {
+        "demo": DemoModel(),
+        "openai": OpenAIModel("NAME"),
+        "anthropic": AnthropicModel("NAME"),
+        "bedrock": BedrockModel("NAME"),
+    }
     return RoutedModels({**others, name.partition(":")[0]: chosen}, name)
 
 
 def provider_of(name: str, base_url: str | None = None) -> Provider:
-    """Return what speaks as ``name``: ``demo``, ``openai:NAME`` or ``anthropic:NAME``.
+    """Return what speaks as ``name``: ``demo``, ``openai:NAME``, ``anthropic:NAME`` or ``bedrock:NAME``.
 
     ``base_url`` is the endpoint where it is not the provider's own. Nothing is sent yet.
 
@@ -30,13 +36,15 @@ def provider_of(name: str, base_url: str | None = None) -> Provider:
         Misconfigured: there is no such model, or its SDK, its key or a usable ``base_url`` is missing.
     """
     prefix, _, bare = name.partition(":")
-    provider: OpenAIModel | AnthropicModel
+    provider: OpenAIModel | AnthropicModel | BedrockModel
     if prefix == "openai" and bare:
         provider = OpenAIModel(name, base_url=base_url)
     elif prefix == "anthropic" and bare:
         provider = AnthropicModel(name, base_url=base_url)
+    elif prefix == "bedrock" and bare:
+        provider = BedrockModel(name, base_url=base_url)
     elif name != "demo":
-        raise Misconfigured(f"there is no model {name!r}; a model is demo, openai:NAME or anthropic:NAME")
+        raise Misconfigured(f"there is no model {name!r}; a model is demo, openai:NAME, anthropic:NAME or bedrock:NAME")
     elif base_url is not None:
         raise Misconfigured(f"the demo model has no endpoint, and the base URL is {base_url!r}; name a model besides")
     else:

@@ -24,6 +24,7 @@ from ..adapters.sqlite import (
     host_of,
 )
 from ..adapters.sqlite.database import Synchronous
+from ..adapters.system import FreshIds, SystemClock
 from ..conversation import ids
 from ..conversation.content import JsonObject, Text
 from ..conversation.messages import Control, InputMessage, UserChoiceResponse, UserContent
@@ -35,13 +36,13 @@ from ..ports.observer import Observer
 from ..ports.tool import Tool
 from ..rap.callbacks import callback_url
 from ..rap.toolsets import RapToolServers, ToolSetConfig, parse_tools_config
+from ..receiving import CallbackReceiver
 from ..runtime import AgentSystem, Services
 from ..runtime.keeper import Keeper
 from ..runtime.large_values import sendable
 from ..settings import AgentSettings
 from ..tools import built_in
-from .callbacks import HOST, PATH, CallbackReceiver, serving
-from .clock import FreshIds, SystemClock
+from .callbacks import HOST, PATH, serving
 from .host import Host, HostSettings
 from .identity import Identity
 

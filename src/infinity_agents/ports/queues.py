@@ -102,6 +102,40 @@ class InputQueue(InputSender, Protocol):
         ...
 
 
+class Receipts(Protocol):
+    """Acknowledges and hides what somebody else received for us, by its receipts; those no longer valid are ignored."""
+
+    async def delete(self, receipts: Sequence[str]) -> None:
+        """Acknowledge.
+
+        Raises:
+            StoreUnavailable: some may be left; doing it again is harmless.
+        """
+        ...
+
+    async def hide(self, receipts: Sequence[str], *, seconds: float) -> None:
+        """Make the messages visible ``seconds`` from now; 0 gives them back at once.
+
+        Raises:
+            StoreUnavailable: as for ``delete``.
+        """
+        ...
+
+
+class Parking(Protocol):
+    """Puts messages among the dead letters."""
+
+    async def park(self, received: Received, reason: str, *, noticed: bool = False) -> None:
+        """Keep the message with the reason. Whoever holds it still has to acknowledge it.
+
+        ``noticed`` tells the keeper that people know of it already.
+
+        Raises:
+            StoreUnavailable: it may or may not be kept; doing it again is harmless.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
     """A parked message. ``noticed`` tells that the keeper has seen to what was waiting for it."""

@@ -20,7 +20,11 @@ class StateStore(Protocol):
     async def copy(
         self, thread_id: str, item: StateItem, key: str, value: Mapping[str, Any] | None, version: int
     ) -> None:
-        """Keep a copy for outside readers, or take it away; one written by a newer version of the thread stays."""
+        """Keep a copy for outside readers, or take it away; one written by a newer version of the thread stays.
+
+        Raises:
+            Reject: the store can never keep a value of this size.
+        """
         ...
 
     async def copies(self, thread_id: str, item: StateItem) -> Mapping[str, Mapping[str, Any]]:
@@ -28,7 +32,11 @@ class StateStore(Protocol):
         ...
 
     async def put_view(self, thread_id: str, view_type: str, content: Any, at: float) -> None:
-        """Keep the newest view of its type; ``at`` is seconds since the epoch, a lower one changes nothing."""
+        """Keep the newest view of its type; ``at`` is seconds since the epoch, a lower one changes nothing.
+
+        Raises:
+            Reject: as for ``copy``.
+        """
         ...
 
     async def views(self, thread_id: str) -> Mapping[str, Any]:
@@ -36,7 +44,11 @@ class StateStore(Protocol):
         ...
 
     async def put_manifests(self, session_id: str, manifests: Mapping[str, Any]) -> None:
-        """Cache what discovery found for a session: by tool set id, JSON values. A later call replaces the whole."""
+        """Cache what discovery found for a session: by tool set id, JSON values. A later call replaces the whole.
+
+        Raises:
+            Reject: as for ``copy``.
+        """
         ...
 
     async def manifests(self, session_id: str) -> Mapping[str, Any] | None:
@@ -44,7 +56,11 @@ class StateStore(Protocol):
         ...
 
     async def put_latest_manifest(self, tool_set: str, manifest: Mapping[str, Any]) -> None:
-        """Keep the newest manifest of a tool set, whatever the session: it serves when a later fetch fails."""
+        """Keep the newest manifest of a tool set, whatever the session: it serves when a later fetch fails.
+
+        Raises:
+            Reject: as for ``copy``.
+        """
         ...
 
     async def latest_manifest(self, tool_set: str) -> Mapping[str, Any] | None:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from ..conversation.content import shown
-from ..errors import InfinityError, Misconfigured, StoreUnavailable, ToolRefused
+from ..errors import InfinityError, Misconfigured, Reject, StoreUnavailable, ToolRefused
 from ..ports.clock import Clock
 from ..ports.http import HttpClient, HttpUnreachable
 from ..ports.state import StateStore
@@ -327,5 +327,5 @@ async def _cached(writing: Awaitable[None]) -> None:
     """Write to the cache; where that fails, the next process fetches again."""
     try:
         await writing
-    except StoreUnavailable as error:
+    except (StoreUnavailable, Reject) as error:
         _log.warning("a manifest could not be cached: %s", error)

@@ -52,9 +52,17 @@ class Keeper:
         return Swept(
             deadlines=await self._deadlines(),
             nudged=await self._left_behind(),
-            dead_letters=await self._dead_results(),
+            dead_letters=await self.see_to(self.dead_letters),
             forgotten=await self.conversations.prune_inbox(self.clock.now() - _INBOX_KEPT),
         )
+
+    async def see_to(self, dead_letters: DeadLetters) -> int:
+        """Answer, or tell people of, each dead letter that was not noticed yet; return how many there were."""
+        letters = await dead_letters.dead_letters(limit=_AT_ONCE, unnoticed=True)
+        for letter in letters:
+            await self._notice(letter)
+            await dead_letters.mark_noticed(letter.queue_id)
+        return len(letters)
 
     async def _deadlines(self) -> int:
         overdue = await self.conversations.overdue_calls(self.clock.now(), _AT_ONCE)
@@ -88,13 +96,6 @@ class Keeper:
                 )
             )
         return nudged
-
-    async def _dead_results(self) -> int:
-        letters = await self.dead_letters.dead_letters(limit=_AT_ONCE, unnoticed=True)
-        for letter in letters:
-            await self._notice(letter)
-            await self.dead_letters.mark_noticed(letter.queue_id)
-        return len(letters)
 
     async def _notice(self, letter: DeadLetter) -> None:
         """Give a call whose result is dead an error result; of anything else, tell people."""

@@ -76,10 +76,8 @@ class _Performer:
                 await self._once(lambda: services.tool_servers.thread_closed(thread.root_id, thread.id))
             case AnswerChoice() as answer:
                 await self._answer_choice(answer)
-            case CopyState(item=item, key=key, value=value):
-                await against_store(
-                    run, "state", lambda: services.state.copy(thread.id, item, key, value, planned.version)
-                )
+            case CopyState() as copy:
+                await self._copy(copy, planned.version)
 
     async def _once(self, tell: Callable[[], Awaitable[None]]) -> None:
         """Tell a server what it would be good for it to know: one try, and no failure of it holds the thread up."""
@@ -103,6 +101,16 @@ class _Performer:
             # No later try could send it either.
             _log.exception("thread %s: a message to %s cannot be sent", self.thread.id, message.group_id)
             await self._notice(f"A message to {message.group_id} could not be sent: {error}", dedup_id)
+
+    async def _copy(self, copy: CopyState, version: int) -> None:
+        state, thread_id = self.run.services.state, self.thread.id
+        try:
+            await against_store(
+                self.run, "state", lambda: state.copy(thread_id, copy.item, copy.key, copy.value, version)
+            )
+        except Reject:
+            # No later try could keep it either; what the conversation store has is what counts.
+            _log.exception("thread %s: the copy of its %s cannot be kept", thread_id, copy.item)
 
     async def _tell(self, output: Output) -> None:
         await against_store(self.run, "outputs", lambda: self.run.services.outputs.send(output))

@@ -1,4 +1,4 @@
-"""What Aurora DSQL refuses and PostgreSQL does not: told of any SQL text, and enforced on a connection to PostgreSQL."""
+"""What Aurora DSQL refuses and PostgreSQL does not: told of any SQL, and enforced on a connection to PostgreSQL."""
 
 import re
 from collections.abc import Iterator
@@ -58,7 +58,7 @@ class DsqlRefuses(psycopg.NotSupportedError):
 
 
 def refusals(text: str) -> list[str]:
-    """Return what DSQL would refuse in the statements of ``text``, in words; a transaction runs from BEGIN to COMMIT."""
+    """Return in words what DSQL would refuse in the statements and transactions (BEGIN to COMMIT) of ``text``."""
     found: list[str] = []
     transaction: list[str] = []
     is_open = False
@@ -111,7 +111,6 @@ def _statements(text: str) -> Iterator[list[str]]:
                 yield words
             words = []
         elif token["text"]:
-            # What is quoted by dollars is code in the language that is named after it.
             words.append("''")
         elif not token["comment"]:
             words.append(token[0].upper())
@@ -127,7 +126,9 @@ class StrictCursor(psycopg.AsyncCursor[Any]):
         self._refuse(text)
         if re.match(r"CREATE (UNIQUE )?INDEX ASYNC\b", text):
             await super().execute(text.replace(" ASYNC", "", 1).encode(), params, **options)
-            await super().execute(b"INSERT INTO sys.jobs VALUES (gen_random_uuid()::text, 'completed') RETURNING job_id")
+            await super().execute(
+                b"INSERT INTO sys.jobs VALUES (gen_random_uuid()::text, 'completed') RETURNING job_id"
+            )
         elif granted := re.fullmatch(r"AWS IAM GRANT \"(.+)\" TO '(.+)'", text):
             await super().execute(b"INSERT INTO sys.iam_pg_role_mappings VALUES (%s, %s)", granted.groups())
         else:
@@ -191,7 +192,6 @@ class LikeDsql:
 SYSTEM_SCHEMA: Final = """
 CREATE SCHEMA sys;
 CREATE TABLE sys.jobs (job_id text PRIMARY KEY, status text NOT NULL);
-CREATE FUNCTION sys.wait_for_job(job_id text) RETURNS boolean LANGUAGE sql AS 'SELECT true';
 CREATE TABLE sys.iam_pg_role_mappings (pg_role_name text, arn text, PRIMARY KEY (pg_role_name, arn));
 """
 """The part of DSQL's own schema that a migration looks at."""

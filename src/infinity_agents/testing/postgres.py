@@ -43,7 +43,7 @@ class PostgresServer:
 
     def create(self, database: str, *, template: str = "template1") -> str:
         """Create a database as a copy of ``template``, and return its connection string."""
-        self._execute(sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY FILE_COPY"), database, template)
+        self._execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}"), database, template)
         return self.url(database)
 
     def drop(self, database: str) -> None:
@@ -133,7 +133,7 @@ def _keep(directory: Path) -> None:
         "synchronous_commit": "off",
         "max_connections": "200",
         "shared_buffers": "64MB",
-        "autovacuum": "off",
+        "autovacuum_naptime": "5s",
     }
     settings = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
     server = subprocess.Popen([programs / "postgres", "-D", data, *settings], cwd=directory, **identity)  # noqa: S603

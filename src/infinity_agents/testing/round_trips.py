@@ -22,7 +22,7 @@ class CountingProxy:
     drops_next_request: bool = False
     """Whether the connection is cut when the next thing is sent, before it gets through."""
     _server: asyncio.Server | None = None
-    _writers: list[asyncio.StreamWriter] = field(default_factory=list)
+    _connections: "set[asyncio.Task[None]]" = field(default_factory=set)
 
     async def open(self) -> None:
         """Begin to listen."""
@@ -33,12 +33,22 @@ class CountingProxy:
         """Stop listening, and cut every connection."""
         if self._server is not None:
             self._server.close()
-        for writer in self._writers:
-            writer.close()
+        await self.cut()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def cut(self) -> None:
+        """Cut every connection; new ones are welcome."""
+        connections = tuple(self._connections)
+        for connection in connections:
+            connection.cancel()
+        await asyncio.gather(*connections, return_exceptions=True)
+
+    def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = asyncio.ensure_future(self._pass(reader, writer))
+        self._connections.add(connection)
+        connection.add_done_callback(self._connections.discard)
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         far_reader, far_writer = await asyncio.open_unix_connection(str(self.target))
-        self._writers += [writer, far_writer]
         heard = True
 
         async def pass_on() -> None:
@@ -66,13 +76,14 @@ class CountingProxy:
                 writer.write(data)
                 await writer.drain()
 
-        passing = {asyncio.ensure_future(pass_on()), asyncio.ensure_future(pass_back())}
-        await asyncio.wait(passing, return_when=asyncio.FIRST_COMPLETED)
-        for task in passing:
-            task.cancel()
-        await asyncio.gather(*passing, return_exceptions=True)
-        writer.close()
-        far_writer.close()
+        passing = [asyncio.ensure_future(pass_on()), asyncio.ensure_future(pass_back())]
+        try:
+            await asyncio.wait(passing, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in passing:
+                task.cancel()
+            writer.close()
+            far_writer.close()
 
 
 def _is_whole(answer: bytes) -> bool:

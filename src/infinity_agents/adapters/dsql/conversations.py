@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from psycopg import IntegrityError
 
@@ -59,11 +59,11 @@ class DsqlConversationStore:
     async def unperformed(self, before: datetime, limit: int) -> Mapping[str, int]:
         """Return the highest version with effect rows of each thread, among commits made before ``before``."""
         rows = await self._database.rows(_READING["unperformed"], {"before": micros(before), "limit": limit})
-        return {thread_id: version for thread_id, version in rows}
+        return dict(rows)
 
     async def forget_effects(self, thread_id: str, up_to: int) -> None:
         """Delete the effect rows of versions up to ``up_to``."""
-        await self._database.sweep(_PRUNING["forget_effects"], {"thread_id": thread_id, "up_to": up_to})
+        await self._sweep("effects", thread_id=thread_id, up_to=up_to)
 
     async def threads(self, *, root_id: str | None = None, limit: int = 1000) -> Sequence[ThreadOverview]:
         """Return threads with their state, roots before children, newest commit first."""
@@ -84,8 +84,11 @@ class DsqlConversationStore:
 
     async def prune_inbox(self, before: datetime) -> int:
         """Forget messages heard before ``before``; return how many. Deferred messages that are gone are deleted."""
-        await self._database.sweep(_PRUNING["prune_deferred"], {})
-        return await self._database.sweep(_PRUNING["prune_inbox"], {"before": micros(before)})
+        await self._sweep("deferred")
+        return await self._sweep("inbox", before=micros(before))
+
+    async def _sweep(self, table: str, **parameters: Any) -> int:
+        return await self._database.sweep(_PRUNING[f"old_{table}"], _PRUNING[f"delete_{table}"], parameters)
 
 
 def _overview(record: str, at: int, pending: str | None, deferred: int) -> ThreadOverview:

@@ -18,11 +18,11 @@ from .servers import Connection, Server
 
 T = TypeVar("T")
 Parameters = dict[str, Any]
-Statement = tuple[bytes, Sequence[Parameters]]
+Statement = tuple[bytes, Sequence[Parameters | tuple[Any, ...]]]
 """A statement, and the parameters of each of its executions."""
 
 BATCH: Final = 1000
-"""The most rows that a statement deletes; DSQL takes 3,000 changed rows in a transaction."""
+"""The most rows that are deleted in one transaction; DSQL takes 3,000 changes."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -87,17 +87,18 @@ class DsqlDatabase:
 
         await self.run(write)
 
-    async def sweep(self, statement: bytes, parameters: Parameters) -> int:
-        """Execute a deletion of up to ``BATCH`` rows until none are left, each a transaction; return how many went."""
+    async def sweep(self, find: bytes, delete: bytes, parameters: Parameters) -> int:
+        """Delete what ``find`` returns the keys of, ``BATCH`` in a transaction, until it finds none; return how many.
 
-        async def delete(connection: Connection) -> int:
-            return (await connection.execute(statement, {**parameters, "batch": BATCH})).rowcount
-
+        By its key, each is found at once; a deletion of what a subquery finds may compare every row with every key.
+        """
         deleted = 0
         while True:
-            went = await self.run(delete)
-            deleted += went
-            if went < BATCH:
+            keys = await self.rows(find, {**parameters, "batch": BATCH})
+            if keys:
+                await self.write([(delete, keys)])
+            deleted += len(keys)
+            if len(keys) < BATCH:
                 return deleted
 
     async def run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
@@ -165,7 +166,7 @@ class DsqlDatabase:
     def _meaning(self, error: psycopg.Error | TimeoutError, *, is_open: bool) -> InfinityError | None:
         name = self.server.name
         if not is_open:
-            said = str(error).strip()
+            said = " ".join(str(error).split())
             if any(words in said for words in _REFUSALS):
                 return Misconfigured(
                     f"{name} refuses the connection ({said}); check the user, its password or IAM grant, "

@@ -16,7 +16,7 @@ from .statements import named_statements, read_sql, split_statements
 
 _SQL: Final = named_statements("migrating.sql")
 _CREATES_INDEX: Final = re.compile(r"CREATE (UNIQUE )?INDEX ASYNC\b")
-_POLL: Final = 1.0
+_POLL_SECONDS: Final = 1.0
 _POLLS: Final = 600
 
 Progress = Callable[[str], None]
@@ -90,23 +90,24 @@ async def _apply(database: DsqlDatabase, statement: str) -> None:
     elif not database.server.is_dsql:
         await _execute(database, statement.replace(" ASYNC", "", 1).encode())
     else:
-        for job_id, *_ in await _execute(database, statement.encode()):
-            await database.rows(_SQL["wait_for_job"], {"job_id": job_id})
+        await _execute(database, statement.encode())
         await _wait_for_indexes(database)
 
 
 async def _wait_for_indexes(database: DsqlDatabase) -> None:
-    # A statement that found the index there already names no job; its maker's may still be running.
+    # Not for the statement's own job: where it found the index there already, another process's may be at it.
     for _ in range(_POLLS):
-        if not await database.rows(_SQL["jobs"]):
-            break
-        await database.clock.sleep(_POLL)
-    else:
-        raise StoreUnavailable(f"{database.server.name} still builds indexes after {_POLLS} s; migrate again later")
-    for (name,) in await database.rows(_SQL["invalid_indexes"]):
-        # An invalid index would be taken for a good one by the next migration.
-        await _execute(database, sql.SQL("DROP INDEX IF EXISTS infinity.{}").format(sql.Identifier(name)))
-        raise StoreUnavailable(f"{database.server.name} could not build the index {name}; migrate again")
+        invalid = await database.rows(_SQL["invalid_indexes"])
+        if not invalid:
+            return
+        if not await database.rows(_SQL["running_jobs"]):
+            still_invalid = await database.rows(_SQL["invalid_indexes"])
+            for (name,) in set(invalid).intersection(still_invalid):
+                # The next migration would take it for a good one.
+                await _execute(database, sql.SQL("DROP INDEX IF EXISTS infinity.{}").format(sql.Identifier(name)))
+                raise StoreUnavailable(f"{database.server.name} could not build the index {name}; migrate again")
+        await database.clock.sleep(_POLL_SECONDS)
+    raise StoreUnavailable(f"{database.server.name} still builds indexes; migrate again when `sys.jobs` is done")
 
 
 async def _admit(database: DsqlDatabase, role: str, iam_role_arn: str | None) -> None:
@@ -114,7 +115,7 @@ async def _admit(database: DsqlDatabase, role: str, iam_role_arn: str | None) ->
     if not await database.rows(_SQL["role"], {"role": role}):
         await _execute(database, sql.SQL("CREATE ROLE {} WITH LOGIN").format(name))
     for statement in split_statements(read_sql("sql", "role.sql")):
-        await _execute(database, sql.SQL(statement).format(role=name))  # type: ignore[arg-type] - a file of ours
+        await _execute(database, sql.SQL(statement).format(role=name))
     if database.server.is_dsql and iam_role_arn is not None:
         mapping = {"role": role, "arn": iam_role_arn}
         if not await database.rows(_SQL["iam_mapping"], mapping):

@@ -15,7 +15,7 @@ _OPTIONS: Final[dict[str, Any]] = {
     # Every statement is prepared at its first use: in a pipeline that costs no round trip.
     "prepare_threshold": 0,
     "connect_timeout": 10,
-    # A socket that died while the sandbox was frozen gives no sign of it: what it was sent must be acknowledged in time.
+    # A socket that died while the sandbox was frozen gives no sign of it: what it is sent must be acknowledged in time.
     "tcp_user_timeout": 10_000,
     "keepalives_idle": 30,
 }

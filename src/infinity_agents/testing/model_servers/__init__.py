@@ -11,4 +11,14 @@ from .bedrock import BedrockProtocol
 from .openai import OpenAIProtocol
 from .serving import KEY, Fault, ModelServer, Refused, WireProtocol, serving
 
-__all__ = ["KEY", "AnthropicProtocol", "BedrockProtocol", "Fault", "ModelServer", "OpenAIProtocol", "Refused", "WireProtocol", "serving"]
+__all__ = [
+    "KEY",
+    "AnthropicProtocol",
+    "BedrockProtocol",
+    "Fault",
+    "ModelServer",
+    "OpenAIProtocol",
+    "Refused",
+    "WireProtocol",
+    "serving",
+]

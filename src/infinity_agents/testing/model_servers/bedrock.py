@@ -110,7 +110,7 @@ class BedrockProtocol:
             require(f'"{refused}"' not in json.dumps(body), f"Malformed input request: extraneous key [{refused}]")
         body["modelId"] = name
         _check_inference(body, model)
-        tools = _tools(body, model)
+        tools = _tools(body)
         reading = _Reading(self, body, model)
         blocks = reading.messages()
         has_calls = any(isinstance(block, CallBody) for block in blocks)
@@ -256,7 +256,7 @@ def _system(body: dict[str, Any]) -> str:
     return "\n".join(str(block["text"]) for block in texts)
 
 
-def _tools(body: dict[str, Any], model: ServedModel) -> list[ToolSpec]:
+def _tools(body: dict[str, Any]) -> list[ToolSpec]:
     config = body.get("toolConfig")
     if config is None:
         return []
@@ -289,7 +289,7 @@ def _check_cache_points(body: dict[str, Any], model: ServedModel) -> None:
                 if "cachePoint" not in block:
                     continue
                 count += 1
-                require(place in model.cached, _NO_CACHING)
+                require(place in model.cached, _NO_CACHING, status=403)
                 before = content[index - 1] if index else {}
                 require(before, "There is nothing available to cache. Please remove the invalid cache point.")
                 require(
@@ -403,8 +403,9 @@ class _Reading:
         name, kind = str(document.get("name")), document.get("format")
         require(
             _DOCUMENT_NAME.fullmatch(name) and len(name) <= 200,
-            f"{where}: the document file name can only contain alphanumeric characters, whitespace characters, hyphens, "
-            "parentheses, and square brackets. The name can't contain more than one consecutive whitespace character.",
+            f"{where}: the document file name can only contain alphanumeric characters, whitespace characters, "
+            "hyphens, parentheses, and square brackets. The name can't contain more than one consecutive whitespace "
+            "character.",
         )
         require(name not in self._names, f"{where}: duplicate document names are not allowed: {name}")
         self._names.add(name)

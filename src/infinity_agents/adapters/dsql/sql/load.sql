@@ -4,7 +4,7 @@
 WITH asked AS (
     SELECT threads.*,
         (SELECT max(up_to) FROM infinity.summaries WHERE thread_id = threads.id) AS own,
-        (SELECT max(personal_at) FROM infinity.commits WHERE root_id = threads.root_id) AS personal_at
+        (SELECT max(personal_at) FROM infinity.commits WHERE root_id = threads.root_id) AS heard_at
     FROM infinity.threads WHERE id = %(thread_id)s::text
 ), seen AS (
     SELECT asked.*,
@@ -19,8 +19,8 @@ WITH asked AS (
 )
 SELECT 0 AS kind,
     (SELECT count(*) FROM infinity.commits WHERE root_id = seen.root_id
-        AND spoken_at > greatest(%(count_since)s::bigint, personal_at)) AS a,
-    personal_at AS b, lineage AS x, record AS body FROM seen
+        AND spoken_at > greatest(%(count_since)s::bigint, seen.heard_at)) AS a,
+    heard_at AS b, lineage AS x, record AS body FROM seen
 UNION ALL
 SELECT 1, NULL, NULL, NULL, roots.record
     FROM seen JOIN infinity.threads AS roots ON roots.id = seen.root_id WHERE seen.root_id <> seen.id

@@ -7,9 +7,7 @@ SELECT version FROM infinity.versions;
 -- name: done
 INSERT INTO infinity.versions (version, name, at) VALUES (%(version)s, %(name)s, %(at)s)
 ON CONFLICT (version) DO NOTHING;
--- name: wait_for_job
-SELECT sys.wait_for_job(%(job_id)s::text);
--- name: jobs
+-- name: running_jobs
 SELECT job_id FROM sys.jobs WHERE status IN ('submitted', 'processing');
 -- name: invalid_indexes
 SELECT relname FROM pg_catalog.pg_index JOIN pg_catalog.pg_class ON pg_class.oid = indexrelid

@@ -1,0 +1,262 @@
+"""Builds the adapters of each function from its environment: once per sandbox, at its first invocation."""
+
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..adapters.dynamodb import DynamoStateStore
+from ..adapters.s3 import S3BlobStore
+from ..adapters.sqs import SqsDeadLetters, SqsDelayDeadLetters, SqsInputSender, SqsOutputSender, SqsReceipts
+from ..adapters.system import FreshIds, SystemClock
+from ..aws_clients import AwsClients
+from ..errors import Misconfigured
+from ..ports.conversations import ConversationStore
+from ..ports.model import Model
+from ..ports.queues import DeadLetters, InputSender
+from ..rap.callbacks import callback_url
+from ..rap.toolsets import ToolSetConfig, parse_tools_config
+from ..receiving import CallbackReceiver
+from ..runtime.keeper import Keeper
+from ..runtime.services import CallbackUrls
+from ..settings import (
+    AgentSettings,
+    KeeperEnvironment,
+    LeaderEnvironment,
+    MigrateEnvironment,
+    ReceiverEnvironment,
+    RelayEnvironment,
+)
+from ..wire.keys import Keyring
+from .telemetry import Telemetry, log_as_json
+
+if TYPE_CHECKING:
+    from ..adapters.dsql import DsqlDatabase, Migrated
+    from .leading import Leader
+
+# What not every function needs is imported where it is built: a receiver has no use for a database driver.
+
+
+async def leader() -> "Leader":
+    """Return the leader that the environment variables describe.
+
+    Raises:
+        Misconfigured: a variable, or what it names, cannot be used; the text names it.
+        StoreUnavailable: a secret or the tools configuration cannot be read at the moment.
+    """
+    from ..adapters.httpx_client import HttpxClient
+    from ..adapters.scheduler import AwsTimers
+    from ..adapters.sigv4 import SigV4Signer
+    from ..rap.toolsets import RapToolServers
+    from ..runtime import AgentSystem, Services
+    from ..tools import built_in
+    from .leading import Leader
+
+    log_as_json(LeaderEnvironment.FUNCTION)
+    environment, clients, clock = LeaderEnvironment.read(os.environ), AwsClients(), SystemClock()
+    keyring = await _keyring(clients, environment)
+    state = DynamoStateStore(clients, environment.dynamodb_table_name, clock)
+    tool_sets = await _tool_sets(environment, state)
+    http = HttpxClient(
+        bearer=_Secrets(clients).value, signer=SigV4Signer(clients.credentials, clock, region=clients.region)
+    )
+    services = Services(
+        conversations=_conversations(environment),
+        state=state,
+        model=_model(environment.model_id),
+        inputs=SqsInputSender(clients, environment.input_queue_url),
+        outputs=SqsOutputSender(clients, environment.output_queue_url),
+        timers=AwsTimers(
+            clients,
+            clock,
+            delay_queue_url=environment.delay_queue_url,
+            delay_queue_arn=environment.delay_queue_arn,
+            dead_letter_queue_arn=environment.delay_dead_letter_queue_arn,
+            role_arn=environment.scheduler_role_arn,
+            group_name=environment.schedule_group_name,
+        ),
+        blobs=S3BlobStore(clients, environment.blob_bucket),
+        clock=clock,
+        ids=FreshIds(),
+        keyring=keyring,
+        tools=built_in(clock),
+        tool_servers=RapToolServers(tool_sets, http=http, state=state, clock=clock),
+        callback_urls=_callback_urls(environment, keyring, tool_sets),
+        settings=AgentSettings(system_prompt=_system_prompt(environment)),
+    )
+    return Leader(
+        AgentSystem(services),
+        SqsReceipts(clients, environment.input_queue_url),
+        SqsDeadLetters(
+            clients,
+            dead_letter_url=environment.dead_letter_queue_url,
+            input_url=environment.input_queue_url,
+            clock=clock,
+        ),
+        environment.max_receive_count,
+        Telemetry(LeaderEnvironment.FUNCTION),
+    )
+
+
+async def receiver() -> CallbackReceiver:
+    """Return the receiver that the environment variables describe; raise as ``leader`` does."""
+    log_as_json(ReceiverEnvironment.FUNCTION)
+    environment, clients, clock = ReceiverEnvironment.read(os.environ), AwsClients(), SystemClock()
+    return CallbackReceiver(
+        keyring=await _keyring(clients, environment),
+        inputs=SqsInputSender(clients, environment.input_queue_url),
+        state=DynamoStateStore(clients, environment.dynamodb_table_name, clock),
+        blobs=S3BlobStore(clients, environment.blob_bucket),
+        clock=clock,
+        inline_bytes=AgentSettings().inline_bytes,
+    )
+
+
+async def relay() -> tuple[InputSender, Keyring]:
+    """Return what the relay works with; raise as ``leader`` does."""
+    log_as_json(RelayEnvironment.FUNCTION)
+    environment, clients = RelayEnvironment.read(os.environ), AwsClients()
+    return SqsInputSender(clients, environment.input_queue_url), await _keyring(clients, environment)
+
+
+async def keeper() -> tuple[Keeper, DeadLetters]:
+    """Return the keeper, and the dead letters that it sees to besides those of the input queue; raise as ``leader``."""
+    log_as_json(KeeperEnvironment.FUNCTION)
+    environment, clients, clock = KeeperEnvironment.read(os.environ), AwsClients(), SystemClock()
+    input_url = environment.input_queue_url
+    keeper = Keeper(
+        conversations=_conversations(environment),
+        state=DynamoStateStore(clients, environment.dynamodb_table_name, clock),
+        inputs=SqsInputSender(clients, input_url),
+        outputs=SqsOutputSender(clients, environment.output_queue_url),
+        dead_letters=SqsDeadLetters(
+            clients, dead_letter_url=environment.dead_letter_queue_url, input_url=input_url, clock=clock
+        ),
+        keyring=await _keyring(clients, environment),
+        clock=clock,
+    )
+    delayed = SqsDelayDeadLetters(
+        clients, dead_letter_url=environment.delay_dead_letter_queue_url, input_url=input_url, clock=clock
+    )
+    return keeper, delayed
+
+
+Migrate = Callable[[str | None, Sequence[str]], Awaitable["Migrated"]]
+"""Migrates, and lets the role of that name, and whoever acts as one of these IAM roles, use the database."""
+
+
+async def migrated_database() -> Migrate:
+    """Return the way to migrate the database that the environment variables name; raise as ``leader`` does."""
+    log_as_json(MigrateEnvironment.FUNCTION)
+    return partial(_migrate, _database(MigrateEnvironment.read(os.environ)))
+
+
+async def _migrate(database: "DsqlDatabase", role: str | None, iam_role_arns: Sequence[str]) -> "Migrated":
+    from ..adapters.dsql import migrate
+
+    migrated = await migrate(database, role=role, progress=_say_nothing)
+    for arn in iam_role_arns:
+        await migrate(database, role=role, iam_role_arn=arn, progress=_say_nothing)
+    return migrated
+
+
+def _say_nothing(line: str) -> None:
+    """Say nothing: what was applied is told at the end."""
+
+
+# ------------------------------------------------------------------------------------------------------ parts
+
+
+async def _keyring(
+    clients: AwsClients, environment: LeaderEnvironment | ReceiverEnvironment | RelayEnvironment | KeeperEnvironment
+) -> Keyring:
+    if environment.callback_secret_arn is None:
+        return Keyring.parse(environment.callback_secret or "")
+    return Keyring.parse(await _Secrets(clients).value(environment.callback_secret_arn))
+
+
+class _Secrets:
+    """The secrets of Secrets Manager, each read once in the life of a sandbox."""
+
+    def __init__(self, clients: AwsClients) -> None:
+        self._clients = clients
+        self._known: dict[str, str] = {}
+
+    async def value(self, arn: str) -> str:
+        """Return the secret.
+
+        Raises:
+            Misconfigured: there is no such secret, this role may not read it, or it is no text.
+            StoreUnavailable: it cannot be read at the moment.
+        """
+        if arn not in self._known:
+            answer = await self._clients.call("secretsmanager", "get_secret_value", SecretId=arn)
+            if "SecretString" not in answer:
+                raise Misconfigured(f"the secret {arn} is no text; store it as a string")
+            self._known[arn] = answer["SecretString"]
+        return self._known[arn]
+
+
+def _database(environment: LeaderEnvironment | KeeperEnvironment | MigrateEnvironment) -> "DsqlDatabase":
+    from ..adapters.dsql import AuroraDsql, DsqlDatabase, PostgreSql
+
+    clock = SystemClock()
+    if environment.database_url is not None:
+        return DsqlDatabase(PostgreSql(environment.database_url), clock)
+    return DsqlDatabase(AuroraDsql(environment.dsql_cluster_endpoint or "", environment.dsql_db_user or ""), clock)
+
+
+def _conversations(environment: LeaderEnvironment | KeeperEnvironment) -> ConversationStore:
+    from ..adapters.dsql import DsqlConversationStore
+
+    return DsqlConversationStore(_database(environment))
+
+
+def _model(model_id: str) -> Model:
+    from ..adapters.bedrock import BedrockModel
+    from ..adapters.demo_model import DemoModel
+    from ..runtime.models import RoutedModels
+
+    bedrock, demo = BedrockModel(model_id), DemoModel()
+    return RoutedModels({"bedrock": bedrock, "demo": demo}, demo.name if model_id == demo.name else bedrock.name)
+
+
+def _system_prompt(environment: LeaderEnvironment) -> str:
+    if environment.system_prompt is not None or environment.system_prompt_path is None:
+        return environment.system_prompt or ""
+    return _text_of(environment.system_prompt_path, "SYSTEM_PROMPT_PATH")
+
+
+async def _tool_sets(environment: LeaderEnvironment, state: DynamoStateStore) -> tuple[ToolSetConfig, ...]:
+    if environment.tools_config_ddb_key is not None:
+        return await state.tools_config(environment.tools_config_ddb_key)
+    if environment.tools_config_path is not None:
+        text = _text_of(environment.tools_config_path, "TOOLS_CONFIG_PATH")
+        return parse_tools_config(text, f"the file {environment.tools_config_path} (TOOLS_CONFIG_PATH)")
+    if environment.tools_config is not None:
+        return parse_tools_config(environment.tools_config, "the variable TOOLS_CONFIG")
+    return ()
+
+
+def _text_of(path: str, variable: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise Misconfigured(
+            f"{variable} names {path}, which cannot be read ({error}); bundle it, or unset it"
+        ) from error
+
+
+def _callback_urls(
+    environment: LeaderEnvironment, keyring: Keyring, tool_sets: Sequence[ToolSetConfig]
+) -> CallbackUrls:
+    """Return the way to make callback URLs: a server that does not sign its requests gets the public one."""
+    signing = {tool_set.id for tool_set in tool_sets if tool_set.auth == "sigv4"}
+    public_url = environment.rap_public_callback_url or environment.rap_callback_url
+
+    def url(thread_id: str, call_id: str, tool_set: str | None) -> str:
+        base = environment.rap_callback_url if tool_set in signing else public_url
+        return callback_url(base, keyring, thread_id, call_id, tool_set or "")
+
+    return url
