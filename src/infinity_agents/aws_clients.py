@@ -182,7 +182,9 @@ def _raise_for(what: str, error: Exception) -> NoReturn:
     from botocore import exceptions  # noqa: PLC0415 - an optional extra
 
     if isinstance(error, exceptions.ParamValidationError):
-        raise AwsRefused(f"{what} cannot be asked: {' '.join(str(error).split())}", "ParamValidation") from error
+        # The report quotes values, however long.
+        report = " ".join(str(error).split())[:300]
+        raise AwsRefused(f"{what} cannot be asked: {report}", "ParamValidation") from error
     unset = (
         exceptions.NoCredentialsError,
         exceptions.PartialCredentialsError,

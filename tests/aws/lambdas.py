@@ -97,6 +97,7 @@ class HandlerWorld(World):
         return cls(open_adapters, model, tools=scenario.tools, settings=scenario.settings)
 
     async def boot(self, faults=None):
+        self.inside = []
         await super().boot(faults)
         self.receipts = QueueReceipts(self.adapters.inputs)
         self.sandbox = self.another_sandbox(self.faults)
@@ -105,10 +106,25 @@ class HandlerWorld(World):
         """Return a sandbox with a leader of its own over the same data."""
 
         async def build():
+            # What a client has opened belongs to the loop of its sandbox, and the world looks from a loop of its own.
+            outside, self.adapters = self.adapters, await self.open_adapters(self.clock)
+            self.inside.append((sandbox, self.adapters))
+            system = self.system_with(faults or FaultInjector())
+            self.adapters = outside
             wrapped = (faults or FaultInjector()).wrap(self.receipts, "queue")
-            return Leader(self.system_with(faults or FaultInjector()), wrapped, wrapped, self.most, Telemetry("leader"))
+            return Leader(system, wrapped, wrapped, self.most, Telemetry("leader"))
 
-        return Sandbox(build)
+        sandbox = Sandbox(build)
+        return sandbox
+
+    async def crashed(self):
+        await self.ended()
+        await super().crashed()
+
+    async def ended(self):
+        """End the sandboxes, as Lambda does: whatever they were at is over."""
+        for sandbox, adapters in self.inside:
+            await asyncio.to_thread(_end, sandbox._loop, adapters)
 
     async def received(self, *, groups=10):
         """Receive a batch, as the event source mapping does: several groups, each in order."""
@@ -143,3 +159,16 @@ class HandlerWorld(World):
         self.in_hand = []
         self.clock.advance(0.001)
         return True
+
+
+def _end(loop, adapters):
+    loop.run_until_complete(_wound_up(adapters))
+    loop.close()
+
+
+async def _wound_up(adapters):
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await adapters.close()

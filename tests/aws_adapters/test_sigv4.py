@@ -1,13 +1,14 @@
 """Signatures, beside those that botocore makes."""
 
 import string
+from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
 
 import httpx
 import pytest
 from botocore import auth
 from botocore.awsrequest import AWSRequest
-from botocore.credentials import Credentials
+from botocore.credentials import Credentials, RefreshableCredentials
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -107,6 +108,25 @@ def test_credentials_are_those_of_the_moment(monkeypatch):
     assert clients.credentials() == AwsCredentials("AKID", "secret", "token")
     assert "secret" not in repr(clients.credentials())
     assert "token" not in repr(clients.credentials()).replace("token)", "")
+
+
+def test_credentials_that_expire_are_refreshed_in_time():
+    clients, issued = AwsClients(), []
+
+    def issue():
+        issued.append(f"AKID{len(issued)}")
+        expiry = datetime.now(UTC) + timedelta(minutes=1 if len(issued) == 1 else 60)
+        return {
+            "access_key": issued[-1],
+            "secret_key": "secret",
+            "token": "token",
+            "expiry_time": expiry.isoformat(),
+        }
+
+    clients._opened()._credentials = RefreshableCredentials.create_from_metadata(
+        issue(), refresh_using=issue, method="test"
+    )
+    assert [clients.credentials().access_key for _ in range(3)] == ["AKID1"] * 3
 
 
 def test_no_credentials_are_a_wrong_setting(monkeypatch, tmp_path):

@@ -329,6 +329,17 @@ async def test_behind_ten_letters_of_a_group_more_come_once_these_are_noticed(qu
     assert seen == [f"g{number}" for number in range(12)]
 
 
+async def test_letters_that_were_noticed_do_not_hide_new_ones(queue, receipts, dead, clock):
+    for number in range(12):
+        await queue.send("old", group_id=f"g{number}", dedup_id="d")
+    for _ in range(2):
+        for group in await queue.receive(visibility=30):
+            await dead.park(group[0], "wrong", noticed=True)
+            await receipts.delete([group[0].receipt])
+    (queue_id,) = await parked(queue, receipts, dead, "new")
+    assert [letter.queue_id for letter in await dead.dead_letters(limit=1, unnoticed=True)] == [queue_id]
+
+
 async def test_a_noticed_letter_can_be_redriven_and_discarded(queue, receipts, dead):
     first, second = await parked(queue, receipts, dead, "g1", "h1")
     await dead.mark_noticed(first)

@@ -1,15 +1,9 @@
 """The stand-in for AWS refuses what the services refuse, and keeps order and time as they do."""
 
-import json
-
 import pytest
 from botocore.exceptions import ClientError
 
-from infinity_agents.errors import Undecodable
-from infinity_agents.testing.contracts.samples import after
 from infinity_agents.testing.doubles import FrozenClock
-from infinity_agents.wire import timers as wire_timers
-from infinity_agents.wire.timers import DelayedMessage
 
 MIB = 1024 * 1024
 
@@ -190,34 +184,3 @@ def test_an_item_of_more_than_400_kb_is_refused(clients, deployed):
     item = {"pk": {"S": "p"}, "sk": {"S": "s"}, "a": {"S": "x" * 409_600}}
     assert code_of(put, TableName=deployed.table, Item=item) == "ValidationException"
     put(TableName=deployed.table, Item={**item, "a": {"S": "x" * 404_000}})
-
-
-# ---------------------------------------------------------------------------------------------- the relayed message
-
-
-def test_a_delayed_message_comes_back():
-    message = DelayedMessage('{"a": "\\u0000 ä"}', "g", "d")
-    text = wire_timers.encode(message)
-    assert text.isascii()
-    assert json.loads(text) == {"body": message.body, "group_id": "g", "dedup_id": "d"}
-    assert wire_timers.decode(text) == message
-    assert wire_timers.decode(text[:-1] + ', "new": 1}') == message
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("", "not JSON"),
-        ("[]", "not a delayed message"),
-        ('{"body": "x", "group_id": "g"}', "dedup_id"),
-        ('{"body": 1, "group_id": "g", "dedup_id": "d"}', "body"),
-        ("[" * 5000, "not JSON"),
-    ],
-)
-def test_what_is_no_delayed_message_is_said_to_be_none(text, said):
-    with pytest.raises(Undecodable, match=said):
-        wire_timers.decode(text)
-
-
-def test_the_clock_of_the_tests_begins_where_the_samples_say(clock):
-    assert clock.now() == after(0)

@@ -28,7 +28,7 @@ from infinity_agents.adapters.sqlite.schema import SCHEMA
 from infinity_agents.cli.config import read as read_config
 from infinity_agents.rap.toolsets import parse_tools_config
 from infinity_agents.settings import AgentSettings
-from infinity_agents.wire import inputs, outputs, rap
+from infinity_agents.wire import inputs, outputs, rap, timers
 from infinity_agents.wire.keys import Keyring
 
 pytestmark = pytest.mark.check
@@ -202,6 +202,7 @@ READERS: dict[str, Callable[[Block], object]] = {
     "callback": lambda block: rap.parse_callback(block.text.encode()),
     "choice answer": lambda block: rap.parse_notice(block.text.encode(), rap.ChoiceAnswer),
     "cancel notice": lambda block: rap.parse_notice(block.text.encode(), rap.CancelToolCall),
+    "delayed message": lambda block: timers.decode(block.text),
     "manifest of http://127.0.0.1:8001": lambda block: rap.parse_manifest(block.text.encode(), "http://127.0.0.1:8001"),
     "tools configuration": lambda block: parse_tools_config(block.text, str(block)),
 }

@@ -213,7 +213,9 @@ class SqsDeadLetters:
         Raises:
             StoreUnavailable: the queue could not be reached.
         """
-        found = await self._received(limit)
+        found: list[_Held] = []
+        while sum(not (unnoticed and held.letter.noticed) for held in found) < limit and (page := await self._page()):
+            found += page
         letters = {held.letter.queue_id: self._shown(held.letter) for held in found}
         if unnoticed:
             letters = {queue_id: letter for queue_id, letter in letters.items() if not letter.noticed}
@@ -282,29 +284,27 @@ class SqsDeadLetters:
         """Return the letter, in our hands, as often as it is there; all others are given back."""
         if queue_id in self._held:
             return self._held.pop(queue_id)
-        found = await self._received(None)
-        taken = [held for held in found if held.letter.queue_id == queue_id]
-        await self._give_back([held for held in found if held not in taken])
+        taken: list[_Held] = []
+        # Of the others, only the receipts are kept: together they may be large.
+        others: list[str] = []
+        while page := await self._page():
+            taken += [held for held in page if held.letter.queue_id == queue_id]
+            others += [held.receipt for held in page if held.letter.queue_id != queue_id]
+        await self._receipts.hide(others, seconds=0)
         return taken
 
-    async def _received(self, limit: int | None) -> list[_Held]:
-        found: list[_Held] = []
-        while limit is None or len(found) < limit:
-            answer = await self._clients.call(
-                "sqs",
-                "receive_message",
-                QueueUrl=self._url,
-                MaxNumberOfMessages=_BATCH,
-                VisibilityTimeout=_HELD_SECONDS,
-                WaitTimeSeconds=self._wait,
-                MessageSystemAttributeNames=["All"],
-                MessageAttributeNames=["All"],
-            )
-            messages = answer.get("Messages", ())
-            if not messages:
-                break
-            found += [_Held(self._letter(message), message["ReceiptHandle"]) for message in messages]
-        return found
+    async def _page(self) -> list[_Held]:
+        answer = await self._clients.call(
+            "sqs",
+            "receive_message",
+            QueueUrl=self._url,
+            MaxNumberOfMessages=_BATCH,
+            VisibilityTimeout=_HELD_SECONDS,
+            WaitTimeSeconds=self._wait,
+            MessageSystemAttributeNames=["All"],
+            MessageAttributeNames=["All"],
+        )
+        return [_Held(self._letter(message), message["ReceiptHandle"]) for message in answer.get("Messages", ())]
 
     async def _give_back(self, held: Sequence[_Held]) -> None:
         await self._receipts.hide([one.receipt for one in held], seconds=0)
