@@ -1,8 +1,9 @@
 """The benchmarks run, do all of the work that they claim, and write their page. Their figures are not judged here."""
 
+from bench.workload import SCALE, SMALL, BareLoop, on_disk
+
 from bench import agent_scale, report
 from bench import slice as slices
-from bench.workload import SCALE, SMALL, BareLoop, on_disk
 
 
 async def test_agents_do_all_of_their_turns(tmp_path):

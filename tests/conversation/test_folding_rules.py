@@ -474,7 +474,8 @@ class TestNoDeferral:
     def test_an_event_detaches_the_running_call(self, delivery, heard):
         calls = [call("s", "subscribed"), call("d", "detached"), call("f", "failed")]
         slice_ = fold(a_slice(pending=call("c"), calls=calls, defers=False), delivery)
-        assert entries(slice_) == ["result of c: still running its result will come as an event about the call c", heard]
+        running = "result of c: still running its result will come as an event about the call c"
+        assert entries(slice_) == [running, heard]
         assert states(slice_)["c"] == "detached"
         assert slice_.deferred == []
         assert slice_.respond
