@@ -87,16 +87,15 @@ class Deployment:
         return True
 
     def told(self):
-        """Take what people were told off the output queue: (type, text) of each."""
-        told = []
-        while messages := self.sqs.receive_message(QueueUrl=self.resources.output_url, MaxNumberOfMessages=10).get(
-            "Messages"
-        ):
+        """Take what people were told off the output queue: (type, text) of each, repeats dropped as readers do."""
+        told = {}
+        url = self.resources.output_url
+        while messages := self.sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages"):
             for message in messages:
                 fields = json.loads(message["Body"])
-                told.append((fields["type"], fields["text"]))
-                self.sqs.delete_message(QueueUrl=self.resources.output_url, ReceiptHandle=message["ReceiptHandle"])
-        return told
+                told[fields["output_id"]] = (fields["type"], fields["text"])
+                self.sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+        return list(told.values())
 
     def count(self, queue_url):
         """Return how many messages a queue holds, whatever their state."""

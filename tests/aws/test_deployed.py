@@ -2,11 +2,12 @@
 
 import json
 import threading
+from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
 
-from infinity_agents.aws import delay_relay, keeper, leader, migrate, receiver
+from infinity_agents.aws import delay_relay, keeper, leader, migrate, receiver, wiring
 from infinity_agents.aws.sandbox import Sandbox
 from infinity_agents.conversation.content import Text
 from infinity_agents.conversation.messages import InputMessage, ToolResult
@@ -14,9 +15,12 @@ from infinity_agents.errors import Misconfigured
 from infinity_agents.rap.callbacks import callback_url
 from infinity_agents.testing.aws import Fault
 from infinity_agents.wire import inputs, timers
-from tests.aws.deployment import KEYRING
+from infinity_agents.wire.keys import Keyring
+from tests.aws.deployment import KEYRING, SECRET
 from tests.aws.lambdas import Context, failures_of
 from tests.aws.test_receiver import BASE, request_of
+
+NEW_SECRET = "k2:another secret of enough characters"
 
 
 def timer(thread_id="c", call_id="call-1", text="wake up"):
@@ -119,6 +123,18 @@ def test_a_short_sleep_goes_through_the_delay_queue_and_the_relay(deployment):
     assert [kind for kind, _ in deployment.told()] == ["message"]
 
 
+def test_a_long_sleep_goes_through_a_schedule_that_the_relay_ends(deployment, clients):
+    deployment.send("c", 'call sleep {"seconds": 1200}')
+    deployment.settle()
+    assert [kind for kind, _ in deployment.told()] == ["tool_call"]
+    scheduler, group = clients.client("scheduler"), deployment.resources.schedule_group
+    (listed,) = scheduler.list_schedules(GroupName=group)["Schedules"]
+    target = scheduler.get_schedule(GroupName=group, Name=listed["Name"])["Target"]
+    assert relayed(deployment, target["Input"]) == []
+    deployment.settle()
+    assert [kind for kind, _ in deployment.told()] == ["message"]
+
+
 def test_the_relay_forwards_under_the_ids_that_were_chosen(deployment):
     assert relayed(deployment, timer()) == []
     (record,) = deployment.received(deployment.resources.input_url)["Records"]
@@ -176,6 +192,29 @@ def test_a_callback_comes_to_the_input_queue_and_an_unwanted_one_changes_nothing
     deployment.settle()
     assert deployment.count(deployment.resources.input_url) == 0
     assert deployment.told() == []
+
+
+def test_a_key_is_rotated_under_running_sandboxes(deployment, clients, monkeypatch):
+    result = {"type": "tool_result", "group_id": "c", "id": "call-1", "text": "done"}
+    old, new = (callback_url(BASE, Keyring.parse(secret), "c", "call-1", "tools") for secret in (SECRET, NEW_SECRET))
+    secrets = clients.client("secretsmanager")
+
+    def answered(url):
+        return receiver.handler(request_of(url, result), None)["statusCode"]
+
+    assert (answered(old), answered(new)) == (200, 401)
+    secrets.put_secret_value(SecretId=deployment.resources.table, SecretString=f"{SECRET},{NEW_SECRET}")
+    assert (answered(old), answered(new)) == (200, 401)
+    minutes = timedelta(minutes=6)
+    monkeypatch.setattr(wiring.SystemClock, "now", lambda _: datetime.now(UTC) + minutes)
+    # Secrets Manager may be away for a while: the keys that are known go on.
+    deployment.aws.faults += [Fault("secretsmanager", status=503) for _ in range(3)]
+    assert (answered(old), answered(new)) == (200, 401)
+    minutes *= 2
+    assert (answered(old), answered(new)) == (200, 200)
+    secrets.put_secret_value(SecretId=deployment.resources.table, SecretString=NEW_SECRET)
+    minutes *= 2
+    assert (answered(old), answered(new)) == (401, 200)
 
 
 # ---------------------------------------------------------------------------------------------------- the migration

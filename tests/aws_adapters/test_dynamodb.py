@@ -50,6 +50,23 @@ async def test_every_read_and_every_write_is_one_round_trip(aws, store):
         assert len(aws.calls) == 1
 
 
+async def test_every_read_sees_what_was_written_before_it(monkeypatch, clients, store):
+    # moto's reads always do; DynamoDB's do where they ask for it.
+    asked, call = [], clients.call
+
+    async def overheard(service, operation, **arguments):
+        asked.append(arguments.get("ConsistentRead"))
+        return await call(service, operation, **arguments)
+
+    monkeypatch.setattr(clients, "call", overheard)
+    await store.performed_through("t")
+    await store.copies("t", "choice")
+    await store.views("t")
+    await store.manifests("s")
+    await store.latest_manifest("t")
+    assert asked == [True] * 5
+
+
 @pytest.mark.parametrize("key", ["", "#", "a#b", "NUL \x00", "äé\U0001f600", "k" * 5000, "\U0001f600" * 400])
 async def test_any_key_and_any_thread_will_do(store, key):
     await store.set_performed_through(key, 3)

@@ -30,6 +30,7 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
 
 
 async def _forwarded(sender: InputSender, keyring: Keyring, event: Mapping[str, Any]) -> dict[str, Any]:
+    await wiring.fresh(keyring)
     records = event["Records"]
     done = await asyncio.gather(*(_forward(sender, keyring, record) for record in records))
     failed = [record["messageId"] for record, is_done in zip(records, done, strict=True) if not is_done]

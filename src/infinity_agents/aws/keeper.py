@@ -22,6 +22,7 @@ def handler(event: object, context: object) -> dict[str, Any]:
 
 
 async def _swept(keeper: Keeper, delay_dead_letters: DeadLetters) -> dict[str, Any]:
+    await wiring.fresh(keeper.keyring)
     swept = await keeper.sweep()
     timers = await keeper.see_to(delay_dead_letters)
     return asdict(replace(swept, dead_letters=swept.dead_letters + timers))

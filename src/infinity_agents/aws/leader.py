@@ -21,6 +21,7 @@ def handler(event: Mapping[str, Any], context: Any) -> dict[str, Any]:
 
     async def handle(leader: Leader) -> dict[str, Any]:
         try:
+            await wiring.fresh(leader.system.services.keyring)
             return await leader.handle(event, seconds=seconds)
         finally:
             leader.telemetry.flush()

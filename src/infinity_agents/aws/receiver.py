@@ -28,6 +28,7 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
 
 async def _answered(receiver: CallbackReceiver, event: Mapping[str, Any]) -> dict[str, Any]:
     try:
+        await wiring.fresh(receiver.keyring)
         claims = receiver.admit(event["requestContext"]["http"]["method"], event["rawPath"])
         await receiver.take(_body_of(event), claims)
     except BadCallback as error:

@@ -1,7 +1,9 @@
 """Builds the adapters of each function from its environment: once per sandbox, at its first invocation."""
 
+import logging
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +13,7 @@ from ..adapters.s3 import S3BlobStore
 from ..adapters.sqs import SqsDeadLetters, SqsDelayDeadLetters, SqsInputSender, SqsOutputSender, SqsReceipts
 from ..adapters.system import FreshIds, SystemClock
 from ..aws_clients import AwsClients
-from ..errors import Misconfigured
+from ..errors import Misconfigured, StoreUnavailable
 from ..ports.conversations import ConversationStore
 from ..ports.model import Model
 from ..ports.queues import DeadLetters, InputSender
@@ -34,6 +36,10 @@ from .telemetry import Telemetry, log_as_json
 if TYPE_CHECKING:
     from ..adapters.dsql import DsqlDatabase, Migrated
     from .leading import Leader
+
+_KEYS_KEPT = timedelta(minutes=5)
+
+_log = logging.getLogger(__name__)
 
 # What not every function needs is imported where it is built: a receiver has no use for a database driver.
 
@@ -173,7 +179,51 @@ async def _keyring(
 ) -> Keyring:
     if environment.callback_secret_arn is None:
         return Keyring.parse(environment.callback_secret or "")
-    return Keyring.parse(await _Secrets(clients).value(environment.callback_secret_arn))
+    keys = _SecretKeys(clients, environment.callback_secret_arn)
+    await keys.refresh()
+    return Keyring(keys)
+
+
+async def fresh(keyring: Keyring) -> None:
+    """Read the secret of ``keyring`` again if that was minutes ago, so that no running sandbox misses a rotation.
+
+    Raises:
+        Misconfigured: what the secret holds now are no keys.
+    """
+    if isinstance(keyring.keys, _SecretKeys):
+        await keyring.keys.refresh()
+
+
+class _SecretKeys(Mapping[str, bytes]):
+    """The keys in a secret, as they were when it was read last."""
+
+    def __init__(self, clients: AwsClients, arn: str) -> None:
+        self._clients = clients
+        self._arn = arn
+        self._clock = SystemClock()
+        self._keys: Mapping[str, bytes] = {}
+        self._read_again_at = self._clock.now()
+
+    def __getitem__(self, key_id: str) -> bytes:
+        return self._keys[key_id]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    async def refresh(self) -> None:
+        now = self._clock.now()
+        if now < self._read_again_at:
+            return
+        try:
+            self._keys = Keyring.parse(await _Secrets(self._clients).value(self._arn)).keys
+        except StoreUnavailable as error:
+            if not self._keys:
+                raise
+            _log.warning("the keys stay as they were: %s", error)
+        self._read_again_at = now + _KEYS_KEPT
 
 
 class _Secrets:

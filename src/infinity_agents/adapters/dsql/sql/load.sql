@@ -1,5 +1,6 @@
 -- A thread as a step needs it, in one statement: one moment, one round trip. Each row says what it is (kind); a and b
--- are numbers, by which rows of one kind are ordered; x is an id, body a JSON text.
+-- are numbers, by which rows of one kind are ordered; x is an id, body a JSON text. OFFSET 0 keeps a lookup by key what
+-- it is: joined as the planner likes, it may read a thread's rows through, or the whole table.
 -- name: load
 WITH asked AS (
     SELECT threads.*,
@@ -28,24 +29,32 @@ UNION ALL
 SELECT 2, summaries.up_to, NULL, thread_id, body
     FROM seen JOIN infinity.summaries ON thread_id = author AND summaries.up_to = seen.up_to
 UNION ALL
-SELECT 3, position, NULL, NULL, body
-    FROM seen JOIN infinity.entries ON thread_id = seen.id AND position >= seen.start
+SELECT 3, position, NULL, NULL, body FROM infinity.entries
+    WHERE thread_id = %(thread_id)s::text AND position >= (SELECT start FROM seen)
 UNION ALL
-SELECT 3, position, NULL, NULL, body
-    FROM seen CROSS JOIN json_array_elements(lineage::json -> 'segments') AS part JOIN infinity.entries
-    ON thread_id = part ->> 'thread_id' AND position < (part ->> 'stop')::bigint
-        AND position >= greatest((part ->> 'start')::bigint, seen.start)
+SELECT 3, position, NULL, NULL, inherited.body
+    FROM seen CROSS JOIN json_array_elements(lineage::json -> 'segments') AS part CROSS JOIN LATERAL (
+        SELECT position, body FROM infinity.entries
+        WHERE thread_id = part ->> 'thread_id' AND position < (part ->> 'stop')::bigint
+            AND position >= greatest((part ->> 'start')::bigint, seen.start)
+        OFFSET 0
+    ) AS inherited
 UNION ALL
 SELECT 4, version, ordinal, NULL, body FROM infinity.calls
     WHERE thread_id = %(thread_id)s::text AND state IN ('open', 'detached', 'subscribed')
 UNION ALL
-SELECT 4, version, ordinal, NULL, body FROM infinity.calls
-    WHERE thread_id = %(thread_id)s::text AND state IS NULL AND id IN (
-        SELECT unnest(%(call_ids)s::text[]) UNION (SELECT call_id FROM waiting
-            WHERE call_id IS NOT NULL ORDER BY version, ordinal LIMIT %(deferred_limit)s::bigint))
+SELECT 4, named.version, named.ordinal, NULL, named.body
+    FROM (SELECT unnest(%(call_ids)s::text[]) AS id UNION (SELECT call_id FROM waiting
+        WHERE call_id IS NOT NULL ORDER BY version, ordinal LIMIT %(deferred_limit)s::bigint)) AS names
+    CROSS JOIN LATERAL (
+        SELECT version, ordinal, body FROM infinity.calls
+        WHERE thread_id = %(thread_id)s::text AND calls.id = names.id AND state IS NULL OFFSET 0
+    ) AS named
 UNION ALL
-SELECT 5, NULL, NULL, id, NULL FROM infinity.inbox
-    WHERE thread_id = %(thread_id)s::text AND id = ANY (%(message_ids)s::text[])
+SELECT 5, NULL, NULL, heard.id, NULL
+    FROM unnest(%(message_ids)s::text[]) AS message_id CROSS JOIN LATERAL (
+        SELECT id FROM infinity.inbox WHERE thread_id = %(thread_id)s::text AND id = message_id OFFSET 0
+    ) AS heard
 UNION ALL
 SELECT 6, version, ordinal, NULL, body FROM infinity.effects WHERE thread_id = %(thread_id)s::text
 UNION ALL
