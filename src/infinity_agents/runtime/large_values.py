@@ -46,7 +46,10 @@ def _ever_smaller(message: InputMessage, inline_bytes: int) -> Iterator[tuple[In
 
 
 class LargeValues:
-    """Collects the values over ``limit`` bytes in ``values``, by hash, and leaves references in their places."""
+    """Collects the values over ``limit`` bytes in ``values``, by hash, and leaves references in their places.
+
+    Where many values together are too much for one row, smaller ones are set aside as well.
+    """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -96,14 +99,13 @@ class LargeValues:
                 return entry
 
     def _out_of(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        if all(self._is_small(part) for part in parts):
+        # Many parts that are small each may still be too much for one row together.
+        limit = self._limit if sum(map(_weight, parts)) <= 2 * self._limit else self._limit // len(parts)
+        if all(isinstance(part, Blob) or _weight(part) <= limit for part in parts):
             return parts
-        return tuple(part if self._is_small(part) else self._set_aside(part) for part in parts)
-
-    def _is_small(self, part: Part) -> bool:
-        if isinstance(part, Blob):
-            return True
-        return len(part.text if isinstance(part, Text) else part.data) <= self._limit
+        return tuple(
+            part if isinstance(part, Blob) or _weight(part) <= limit else self._set_aside(part) for part in parts
+        )
 
     def _set_aside(self, part: Part) -> Blob:
         if isinstance(part, Blob):
@@ -114,3 +116,13 @@ class LargeValues:
         key = hashlib.sha256(value).hexdigest()
         self.values[key] = value
         return Blob(sha256=key, size=len(value), of=part.type)
+
+
+def _weight(part: Part) -> int:
+    """Return about how many bytes ``part`` takes in a row."""
+    if isinstance(part, Blob):
+        return 0
+    if not isinstance(part, Text):
+        return len(part.data)
+    # As it is in most texts, a character is a byte. Escaped, a control character is six, and any other up to four.
+    return len(part.text) if part.text.isascii() and part.text.isprintable() else len(json.dumps(part.text))
