@@ -12,7 +12,13 @@ class InfinityError(Exception):
 
 
 class Redeliver(InfinityError):
-    """The step wrote nothing; deliver its messages again."""
+    """The step wrote nothing; deliver its messages again.
+
+    ``is_passing`` tells that the cause lies outside the messages and goes by itself: no number of failures like that
+    says anything about the messages.
+    """
+
+    is_passing = True
 
 
 class FenceLost(Redeliver):
@@ -26,6 +32,8 @@ class StoreUnavailable(Redeliver):
 class DeadlineReached(Redeliver):
     """The slice ran out of time before it had anything worth saving."""
 
+    is_passing = False
+
 
 class StepCancelled(Redeliver):
     """The step was cancelled before it had anything worth saving."""
@@ -35,24 +43,28 @@ class ModelError(Redeliver):
     """The model gave no usable turn. ``retryable`` tells whether the same request may succeed at once."""
 
     retryable = False
+    is_passing = False
 
 
 class ModelThrottled(ModelError):
     """Too many requests or tokens; slow down."""
 
     retryable = True
+    is_passing = True
 
 
 class ModelInterrupted(ModelError):
     """The stream broke, or its bytes made no sense, before the turn was whole."""
 
     retryable = True
+    is_passing = True
 
 
 class ModelOverloaded(ModelError):
     """The model's service is down or overloaded."""
 
     retryable = True
+    is_passing = True
 
 
 class ModelInvalid(ModelError):
@@ -81,6 +93,10 @@ class Undecodable(Reject):
 
 class Unproven(Reject):
     """The message needs the proof of one of our functions (``mac``) and does not carry a right one."""
+
+
+class Deadly(Reject):
+    """The process has died each time that it handled the message."""
 
 
 class TellModel(InfinityError):

@@ -197,6 +197,21 @@ async def test_p5_a_result_among_the_dead_letters_becomes_an_error_result() -> N
     assert await texts_of(world, "message") == ["It was lost."]
 
 
+async def test_p5_a_result_that_is_put_back_from_the_dead_letters_is_heard_after_all() -> None:
+    rules: dict[str, Rule] = {**SEARCH, "set aside": says("It was lost."), "found at last": says("It is here.")}
+    world = await world_of(rules)
+    await world.say("t", "find it")
+    await world.settle()
+    await world.answer(world.server.last("search"), "found at last")
+    ((received,),) = await world.adapters.inputs.receive(groups=1, batch=1, visibility=5)
+    await world.adapters.inputs.park(received, "the model was down")
+    await world.sweep()
+    await world.settle()
+    await world.adapters.inputs.redrive(received.queue_id)
+    await world.settle()
+    assert await texts_of(world, "message") == ["It was lost.", "It is here."]
+
+
 async def test_p5_any_other_dead_letter_is_told_to_people() -> None:
     world = await world_of({})
     await world.say("t", "hello", metadata={"channel": "c"})

@@ -433,12 +433,13 @@ class MemoryInputQueue:
             if message is not None:
                 del self.data.messages[message.seq]
 
-    async def release(self, received: Sequence[Received], *, delay: float) -> None:
+    async def release(self, received: Sequence[Received], *, delay: float, is_counted: bool = True) -> None:
         """Give back unprocessed: visible again, in the same order, after ``delay`` seconds."""
         visible_at = self._clock.now() + timedelta(seconds=delay) if delay > 0 else None
         for message in map(self._held, received):
             if message is not None:
-                self.data.messages[message.seq] = replace(message, visible_at=visible_at)
+                count = message.receive_count - (not is_counted)
+                self.data.messages[message.seq] = replace(message, visible_at=visible_at, receive_count=count)
 
     def _held(self, received: Received) -> QueuedMessage | None:
         message = self.data.messages.get(int(received.receipt.partition(":")[0]))

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Self
 
 from ..conversation.events import Failed
 from ..conversation.messages import Control, Delivery, ToolResult
-from ..errors import Reject, StoreUnavailable
+from ..errors import Deadly, Redeliver, Reject, StoreUnavailable
 from ..ports.observer import Observer
 from ..ports.queues import LocalInputQueue, Received
 from ..ports.timer import LocalTimers
@@ -38,13 +39,18 @@ class HostSettings:
 
     ``slices_at_once`` bounds the threads that run side by side. A message that fails is delivered again after
     ``first_delay``, then three times as long each time, up to ``longest_delay``; with the ``max_receive_count``-th
-    failure it is parked. ``look_every`` is how often the host asks whether another process has sent something.
-    ``grace`` is what running slices get at the end.
+    failure it is parked, and people are told. What passes by itself (a model or a store that is down) is no failure of
+    the message: people are told as soon, and it is tried for ``patience``. A message in whose slice the host has died
+    ``suspect_after`` times runs with nothing beside it, and is parked where that kills the host as well.
+    ``look_every`` is how often the host asks whether another process has sent something. ``grace`` is what running
+    slices get at the end.
     """
 
     slices_at_once: int = 16
     slice_seconds: float = 300.0
     max_receive_count: int = 5
+    suspect_after: int = 2
+    patience: float = 24 * 3600.0
     first_delay: float = 0.5
     longest_delay: float = 60.0
     look_every: float = 0.3
@@ -87,6 +93,8 @@ class Host:
         self._stopping = False
         self._sweep_at = self._clock.now()
         self._slices: dict[asyncio.Task[None], _Slice] = {}
+        self._waits: Counter[str] = Counter()
+        """How often in a row the messages of a thread met what passes by itself; only threads that did."""
         self._open = AsyncExitStack()
         self._working: asyncio.Task[None] | None = None
 
@@ -151,7 +159,7 @@ class Host:
             await self._sweep()
         await self._heed_stops()
         room = self._settings.slices_at_once - len(self._slices)
-        if room > 0:
+        if room > 0 and not any(slice_.is_alone for slice_ in self._slices.values()):
             await self._take(room)
 
     async def _sweep(self) -> None:
@@ -166,11 +174,23 @@ class Host:
             batch=self._system.services.settings.deliveries_per_slice,
             visibility=self._settings.slice_seconds + _VISIBILITY_MARGIN,
         )
+        suspects = [group for group in groups if group[0].receive_count > self._settings.suspect_after]
+        if suspects:
+            groups = await self._single_out(suspects[0][0], groups)
         for group in groups:
             cancellation = Cancellation()
             task = asyncio.create_task(self._run(group, cancellation))
-            self._slices[task] = _Slice(group[0].group_id, cancellation)
+            self._slices[task] = _Slice(group[0].group_id, cancellation, is_alone=bool(suspects))
             task.add_done_callback(self._done)
+
+    async def _single_out(
+        self, suspect: Received, groups: Sequence[Sequence[Received]]
+    ) -> Sequence[Sequence[Received]]:
+        """Return ``suspect`` as all that runs, once nothing else does: whatever died with it would be suspected too."""
+        is_free = not self._slices
+        others = [received for group in groups for received in group if received is not suspect or not is_free]
+        await self._queue.release(others, delay=0 if is_free else _PAUSE_AFTER_FAILURE, is_counted=False)
+        return [[suspect]] if is_free else []
 
     def _done(self, task: asyncio.Task[None]) -> None:
         del self._slices[task]
@@ -241,6 +261,12 @@ class Host:
             except Reject as error:
                 _log.warning("thread %s: message %s is parked: %s", thread_id, received.queue_id, error)
                 await against_store(run, "queue", partial(self._queue.park, received, error.reason))
+        worn_out = [item for item in taken if item[0].receive_count > self._settings.max_receive_count]
+        if worn_out:
+            times = self._settings.max_receive_count
+            deadly = Deadly(f"the host died each of the {times} times that it handled this message")
+            await against_store(run, "queue", partial(self._set_aside, thread_id, worn_out, deadly))
+            taken = [item for item in taken if item not in worn_out]
         if not taken:
             return
         thread = await self._system.thread(thread_id)
@@ -249,6 +275,7 @@ class Host:
         if isinstance(outcome, Failed):
             await against_store(run, "queue", partial(self._give_back, thread_id, taken, outcome.error))
         else:
+            self._waits.pop(thread_id, None)
             await against_store(run, "queue", partial(self._queue.delete, [received for received, _ in taken]))
 
     def _decoded(self, received: Received) -> Delivery:
@@ -263,8 +290,27 @@ class Host:
 
     async def _give_back(self, thread_id: str, taken: Sequence[tuple[Received, Delivery]], error: Exception) -> None:
         """Have the messages delivered again; those that have failed too often are parked, and people are told."""
+        if isinstance(error, Redeliver) and error.is_passing and not self._is_impatient(taken):
+            await self._wait_out(thread_id, taken, error)
+            return
         most = self._settings.max_receive_count
-        failed = [(received, delivery) for received, delivery in taken if received.receive_count >= most]
+        failed = [item for item in taken if item[0].receive_count >= most or self._is_impatient([item])]
+        await self._set_aside(thread_id, failed, error)
+        alive = [received for received, _ in taken if (received, _) not in failed]
+        if alive:
+            await self._queue.release(alive, delay=self._delay(max(received.receive_count for received in alive)))
+
+    async def _wait_out(self, thread_id: str, taken: Sequence[tuple[Received, Delivery]], error: Exception) -> None:
+        """Have the messages delivered again, however often; people are told once that it takes time."""
+        self._waits[thread_id] += 1
+        waits = self._waits[thread_id]
+        if waits == self._settings.max_receive_count:
+            await self._system.tell_failure(thread_id, [delivery for _, delivery in taken], error, is_final=False)
+        await self._queue.release([received for received, _ in taken], delay=self._delay(waits), is_counted=False)
+
+    async def _set_aside(self, thread_id: str, failed: Sequence[tuple[Received, Delivery]], error: Exception) -> None:
+        """Park the messages, and tell people."""
+        self._waits.pop(thread_id, None)
         if failed:
             await self._system.tell_failure(thread_id, [delivery for _, delivery in failed], error)
         for received, delivery in failed:
@@ -272,11 +318,14 @@ class Host:
             # A result that is dead is still the keeper's to answer; of anything else, people know already.
             if not isinstance(delivery.message.content, ToolResult):
                 await self._queue.mark_noticed(received.queue_id)
-        alive = [received for received, _ in taken if received.receive_count < most]
-        if alive:
-            count = max(received.receive_count for received in alive)
-            delay = min(self._settings.first_delay * 3 ** (count - 1), self._settings.longest_delay)
-            await self._queue.release(alive, delay=delay)
+
+    def _is_impatient(self, taken: Sequence[tuple[Received, Delivery]]) -> bool:
+        patience = timedelta(seconds=self._settings.patience)
+        return any(self._clock.now() - received.sent_at > patience for received, _ in taken)
+
+    def _delay(self, count: int) -> float:
+        """Return the seconds before the next try, after ``count`` that failed."""
+        return min(self._settings.first_delay * 3.0 ** min(count - 1, 20), self._settings.longest_delay)
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,3 +334,4 @@ class _Slice:
 
     thread_id: str
     cancellation: Cancellation
+    is_alone: bool = False

@@ -31,7 +31,8 @@ class Identity:
         Raises:
             Misconfigured: the file cannot be read or made; the text names it.
         """
-        path = Path(f"{database}.callbacks")
+        # By the file itself: calls that were made under one name of it are answered under another.
+        path = Path(f"{database.resolve()}.callbacks")
         try:
             if not path.exists():
                 _make(path)

@@ -89,8 +89,12 @@ class InputQueue(InputSender, Protocol):
         """Acknowledge. A receipt that is no longer valid (somebody else received the message since) is ignored."""
         ...
 
-    async def release(self, received: Sequence[Received], *, delay: float) -> None:
-        """Give back unprocessed: visible again, in the same order, after ``delay`` seconds."""
+    async def release(self, received: Sequence[Received], *, delay: float, is_counted: bool = True) -> None:
+        """Give back unprocessed: visible again, in the same order, after ``delay`` seconds.
+
+        Where it is not counted, ``receive_count`` is as if the messages had not been received; whoever gives them back
+        so must not use the receipts again.
+        """
         ...
 
     async def park(self, received: Received, reason: str) -> None:

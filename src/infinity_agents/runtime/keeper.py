@@ -114,6 +114,8 @@ class Keeper:
                         content=(Text("The result came, but it could not be processed and was set aside."),),
                         is_error=True,
                         tool_set=content.tool_set,
+                        # The letter may be put back on the queue: the model is still to hear what it says.
+                        ambiguous=True,
                     ),
                     group_id=letter.group_id,
                     # By call, not by letter: while the model is out of reach this answer ends among the dead letters

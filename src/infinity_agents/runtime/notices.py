@@ -5,14 +5,24 @@ from ..conversation.content import JsonObject
 from ..conversation.outputs import Output, spoken
 from ..ports.conversations import ConversationStore, LoadRequest
 
+SET_ASIDE = "A message could not be handled and was set aside"
+WAITS = "A message cannot be handled at the moment, and is tried again by itself"
 _NOTHING = 2**31 - 1
 """Beyond the end of any history: no entries are read."""
 
 
 async def set_aside(
-    conversations: ConversationStore, thread_id: str, reason: str, *, about: str, metadata: JsonObject | None
+    conversations: ConversationStore,
+    thread_id: str,
+    reason: str,
+    *,
+    about: str,
+    metadata: JsonObject | None,
+    is_final: bool = True,
 ) -> Output:
-    """Return the notice that a message to ``thread_id`` was set aside; the same ``about`` makes the same ``output_id``.
+    """Return the notice that a message to ``thread_id`` was set aside, or, where it is not final, must wait.
+
+    The same ``about`` makes the same ``output_id``.
 
     It carries the conversation's metadata; where there is no such conversation, the message's own ``metadata``.
 
@@ -23,7 +33,7 @@ async def set_aside(
     root_id = snapshot.thread.root_id if snapshot else thread_id
     return Output(
         type="error",
-        text=spoken(f"A message could not be handled and was set aside: {reason}", thread_id, root_id),
+        text=spoken(f"{SET_ASIDE if is_final else WAITS}: {reason}", thread_id, root_id),
         group_id=root_id,
         thread_id=thread_id,
         output_id=ids.fitted(about),

@@ -64,10 +64,13 @@ class AgentSystem:
         outcomes = await asyncio.gather(*(one(thread_id, batch) for thread_id, batch in by_thread.items()))
         return dict(zip(by_thread, outcomes, strict=True))
 
-    async def tell_failure(self, thread_id: str, deliveries: Sequence[Delivery], error: Exception) -> None:
+    async def tell_failure(
+        self, thread_id: str, deliveries: Sequence[Delivery], error: Exception, *, is_final: bool = True
+    ) -> None:
         """Tell the people in the conversation that these messages could not be handled, and why.
 
-        For whoever gives up delivering them: the same deliveries make the same ``output_id``.
+        For whoever gives up delivering them, or, where it is not final, has tried for a while and goes on trying. The
+        same deliveries make the same ``output_id``.
         """
         said = next((delivery.message.metadata for delivery in deliveries if delivery.message.metadata), None)
         digest = ids.digest(*(delivery.identity for delivery in deliveries))
@@ -75,7 +78,8 @@ class AgentSystem:
             self.services.conversations,
             thread_id,
             str(error).strip() or type(error).__name__,
-            about=f"{thread_id}:failed:{digest}",
+            about=f"{thread_id}:{'failed' if is_final else 'waits'}:{digest}",
             metadata=said,
+            is_final=is_final,
         )
         await self.services.outputs.send(notice)

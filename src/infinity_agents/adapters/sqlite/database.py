@@ -1,5 +1,6 @@
 """The file: one connection, its schema, its transactions, and what its errors mean."""
 
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -43,6 +44,9 @@ class SqliteDatabase:
             raise Misconfigured(f"{self.path}: there is no directory {self.path.parent}; make it, or name another file")
         if self.path.is_dir():
             raise Misconfigured(f"{self.path} is a directory; name a file in it")
+        # Everything that was ever said is in it. SQLite gives its log the same mode.
+        with suppress(OSError):
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
         with self._translated():
             self._connection = sqlite3.connect(
                 self.path, timeout=busy_timeout, isolation_level=None, cached_statements=256

@@ -72,4 +72,5 @@ def host_of(path: str | Path) -> str | None:
 
 
 def _lock_of(path: str | Path) -> Path:
-    return Path(f"{path}.lock")
+    # By the file itself: two names of one file are one file.
+    return Path(f"{Path(path).resolve()}.lock")

@@ -74,14 +74,14 @@ class SqliteInputQueue:
             with self._database.write(durable=False) as connection:
                 connection.executemany(f"DELETE FROM messages WHERE {_HELD}", map(_held, received))  # noqa: S608
 
-    async def release(self, received: Sequence[Received], *, delay: float) -> None:
+    async def release(self, received: Sequence[Received], *, delay: float, is_counted: bool = True) -> None:
         """Give back unprocessed: visible again, in the same order, after ``delay`` seconds."""
         visible_at = micros(self._clock.now() + timedelta(seconds=delay)) if delay > 0 else None
         if received:
             with self._database.write(durable=False) as connection:
                 connection.executemany(
-                    f"UPDATE messages SET visible_at = ? WHERE {_HELD}",  # noqa: S608
-                    [(visible_at, *_held(message)) for message in received],
+                    f"UPDATE messages SET visible_at = ?, receive_count = receive_count - ? WHERE {_HELD}",  # noqa: S608
+                    [(visible_at, not is_counted, *_held(message)) for message in received],
                 )
 
     async def park(self, received: Received, reason: str) -> None:
