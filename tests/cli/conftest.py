@@ -250,6 +250,10 @@ class Terminal:
             lambda: all(" ".join(text.split()) in self.flat for text in texts), lambda: f"no {texts} in:\n{self.text}"
         )
 
+    def comes_to(self, holds):
+        """Return once ``holds`` of the screen: a screen is drawn in steps, and may be read between two of them."""
+        self._read_until(holds, lambda: f"it does not come to that:\n{self.text}")
+
     def sees_no(self, text):
         self._read_until(lambda: text not in self.flat, lambda: f"{text!r} stays in:\n{self.text}")
 

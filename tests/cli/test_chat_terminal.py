@@ -75,13 +75,15 @@ def test_a_reply_streams_between_its_margins(terminal, slow_model, columns):
     chat.sees("typed meanwhile")
     slow_model.go()
     chat.sees("print('the end')", "typed meanwhile")
-    rows = chat.text.splitlines()
-    story = [row for row in rows if "agent that" in row or "never forgot" in row]
-    assert all(len(row) <= columns for row in rows)
+
+    def is_whole():
+        story = [row for row in chat.text.splitlines() if "agent that" in row or "never forgot" in row]
+        told = " ".join(" ".join(story).split())
+        return told.count("Once upon a time there was an agent that never forgot a thing.") == 6
+
     # Broken at words, once: what is between the first row and the fence is the story, whole.
-    assert (
-        " ".join(" ".join(story).split()).count("Once upon a time there was an agent that never forgot a thing.") == 6
-    )
+    chat.comes_to(is_whole)
+    assert all(len(row) <= columns for row in chat.text.splitlines())
 
 
 def test_a_window_that_changes_its_size(terminal, slow_model):
