@@ -54,6 +54,9 @@ it dies between its two completions.
 
 {scale}
 
+Resident memory is what the process grew by, over the number of agents: nearly all of it is the cache of the 64 histories
+that were last used, which does not grow with the number of agents.
+
 ## One slice, as the conversation grows
 
 `bench/slice.py`: small messages (200, 100, 300 and 300 characters). *Warm*: the process holds the thread and reads

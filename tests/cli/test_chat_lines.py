@@ -2,8 +2,12 @@
 
 import json
 import subprocess
+from functools import partial
 
-from infinity_agents.testing.scripted_model import ScriptedModel, says
+import pytest
+
+from infinity_agents.local import host
+from infinity_agents.runtime.notices import SET_ASIDE
 
 from .conftest import INFINITY, environment
 
@@ -20,15 +24,30 @@ def test_each_line_is_answered_before_the_next_is_said(infinity, odd_tools):
     ]
 
 
-def test_what_was_shown_before_is_recalled_and_what_came_since_is_told(infinity, play):
+def test_only_what_answers_the_lines_is_printed(infinity, play):
+    play("are you there?")
+    assert infinity("chat", stdin="").stdout == ""
+    (answer,) = infinity("chat", stdin="hello\n").stdout.splitlines()
+    assert answer.startswith('(demo model) You said: "hello"')
+
+
+def test_scripts_get_documents(infinity, odd_tools):
     infinity("chat", stdin="hello\n")
-    play("are you there?", model=ScriptedModel(lambda _: says("I was never away.")))
-    printed = infinity("chat", stdin="").stdout.splitlines()
-    since = printed.index("  · since you left:")
-    assert "hello" in printed[0]
-    assert printed[since + 1 :][1:] == ["I was never away."]
-    assert "are you there?" in printed[since + 1]
-    assert "  · since you left:" not in infinity("chat", stdin="").stdout.splitlines()
+    said = 'call shout {"text": "hey"}\n/threads\n'
+    done = infinity("chat", "--json", "--tool-server", odd_tools, stdin=said)
+    assert [(line["place"], line["type"], line["text"]) for line in map(json.loads, done.stdout.splitlines())] == [
+        (2, "tool_call", 'shout(text="hey")'),
+        (3, "message", "(demo model) shout says: hey"),
+    ]
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_a_message_that_was_set_aside_is_not_done(infinity, slow_model, monkeypatch, flags):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.setattr(host, "HostSettings", partial(host.HostSettings, max_receive_count=1))
+    asked = ["chat", *flags, "--base-url", slow_model.url, "--model", "openai:fast"]
+    assert SET_ASIDE in infinity(*asked, stdin="hello\n", code=1).stdout
+    assert SET_ASIDE not in infinity("chat", *flags, stdin="").stdout
 
 
 def test_a_question_is_answered_by_number(infinity, odd_tools):
@@ -39,9 +58,9 @@ def test_a_question_is_answered_by_number(infinity, odd_tools):
 
 
 def test_what_it_waits_for_at_the_end_is_told(infinity):
-    printed = infinity("chat", stdin="Remind me in 500 seconds to stretch\n").stdout
-    assert printed.splitlines()[-1].startswith("  · asleep until ")
-    assert printed.endswith("; `infinity serve` lets it go on\n")
+    told = infinity("chat", stdin="Remind me in 500 seconds to stretch\n").stderr
+    assert told.startswith("  · asleep until ")
+    assert told.endswith("; `infinity serve` lets it go on\n")
 
 
 def test_the_commands_of_a_chat(infinity, odd_tools):

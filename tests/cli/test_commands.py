@@ -124,6 +124,12 @@ def test_what_is_sent_is_on_the_queue_and_nobody_hosts_it(infinity):
     assert "main  not begun: 1 on the queue" in infinity("threads").stdout
 
 
+def test_an_id_that_may_have_been_used_before_is_not_said_to_be_on_the_queue(infinity):
+    for text in ("hello", "something else"):
+        told = infinity("send", "main", text, "--id", "same").stdout
+        assert told == "message same is sent, unless its id was used before, to main\n"
+
+
 def test_a_script_sends_from_standard_input_under_an_id_of_its_own(infinity, play):
     for _ in range(2):
         (sent,) = lines(infinity("send", "main", "-", "--id", "once", "--json", stdin="hello\nthere\n"))
@@ -265,6 +271,30 @@ def test_the_doctor_finds_a_fresh_directory_well(infinity, place):
         "tool servers": "ok",
     }
     assert list(place.iterdir()) == []
+
+
+def test_the_doctor_finds_that_a_directory_is_missing(infinity, place):
+    found = findings(infinity("doctor", "--json", "--file", "no/agent.db", code=1))["file"]
+    assert (found["verdict"], found["seen"]) == ("missing", "there is no directory no")
+    assert found["remedy"].startswith("make it")
+
+
+def test_the_doctor_names_the_tools_that_two_servers_offer(infinity, place, odd_tools, demo_tools):
+    (place / "infinity.toml").write_text(
+        "".join(f'[[tool_servers]]\nid = "{i}"\nurl = "{url}"\n' for i, url in enumerate([demo_tools, demo_tools]))
+    )
+    found = findings(infinity("doctor", "--json", code=1))["tools"]
+    assert found["seen"] == "0 and 1 offer the same, so the agent has none of it: slow_job, watch"
+    asked = ["doctor", "--json", "--tool-server", odd_tools, "--tool-server", demo_tools]
+    assert "tools" not in findings(infinity(*asked))
+
+
+@pytest.mark.parametrize("command", [["doctor"], ["tools", "list"], ["tools", "call", "http://127.0.0.1:9", "nap"]])
+def test_what_fails_is_told_and_not_logged_besides(place, command):
+    (place / "infinity.toml").write_text('tool_servers = ["http://127.0.0.1:9"]')
+    done = subprocess.run([*INFINITY, *command], check=False, env=environment(), capture_output=True, text=True)
+    assert done.returncode == 1
+    assert (done.stdout + done.stderr).count("The tool set '127.0.0.1:9' is missing") == 1
 
 
 def test_the_doctor_finds_what_waits_and_what_is_dead(infinity, letter, play):

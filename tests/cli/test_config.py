@@ -72,7 +72,14 @@ def test_flags_win(place):
     assert [server.server_url for server in config.tool_servers] == ["http://127.0.0.1:2", "http://127.0.0.1:3"]
 
 
+def test_a_tool_server_may_be_its_url_alone(place):
+    (place / "infinity.toml").write_text('tool_servers = ["http://127.0.0.1:8001/"]')
+    assert configured(Flags()).tool_servers == (ToolSetConfig("127.0.0.1:8001", "http://127.0.0.1:8001"),)
+
+
 WRONG = {
+    "no server": ("\ntool_servers = [3]", "2: tool_servers.0: input should be a URL or a table, and this is '3'"),
+    "no limits": ("limits = 3", "1: limits: input should be a table, and this is '3'"),
     "a typo": ('\nmodle = "demo"', "infinity.toml:2: modle: unknown key; did you mean 'model'?"),
     "nothing alike": ("zzz = 1", "infinity.toml:1: zzz: unknown key; the keys here are file, model,"),
     "a type": ("model = 3", "infinity.toml:1: model: input should be a valid string, and this is '3'"),

@@ -5,6 +5,7 @@ Nothing is kept here but what has been shown. Whatever ends the process, the con
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol, TypeVar, assert_never
@@ -36,9 +37,11 @@ from ..conversation.history import (
     UserEntry,
 )
 from ..conversation.messages import Control, UserChoiceResponse
+from ..conversation.outputs import Output
 from ..conversation.threads import Choice
 from ..errors import InfinityError, Misconfigured
 from ..local.wiring import LocalAgent
+from ..runtime.notices import SET_ASIDE
 from .following import News, Place, end_of, keep_place, news_since, place_shown
 from .rendering import call_text, came, doing_text, entry_text, note, output_text, thread_trees
 from .waiting import counted
@@ -62,12 +65,20 @@ T = TypeVar("T")
 
 
 class Screen(Protocol):
-    """Where a conversation is shown; ``streams`` tells whether what the model says is shown as it comes."""
+    """Where a conversation is shown; ``streams`` tells whether what the model says is shown as it comes.
+
+    ``recalls`` tells whether it goes on where the last one stopped; what does not is no place to have seen anything.
+    """
 
     streams: bool
+    recalls: bool
 
     async def put(self, *lines: RenderableType) -> None:
         """Show ``lines`` below all that was shown before."""
+        ...
+
+    async def tell(self, text: str) -> None:
+        """Show what is not of the conversation: what the chat itself has to say."""
         ...
 
     async def stream(self, piece: str) -> None:
@@ -76,6 +87,10 @@ class Screen(Protocol):
 
     async def end_stream(self) -> None:
         """Show what follows on a line of its own."""
+        ...
+
+    async def log(self, told: Sequence[tuple[int, Output]]) -> None:
+        """Take note of all that people were told since the chat began, with its places in the log, as it comes."""
         ...
 
     async def ask(self, choices: Sequence[tuple[str, Choice]]) -> None:
@@ -101,10 +116,14 @@ class Chat:
         self.thread_id = thread_id
         self.news = News()
         self.said_before: Sequence[str] = ()
+        self.has_set_aside = False
+        """Whether a message to the thread was set aside since the chat began."""
         self._screen = screen
         self._said: list[str] = []
         self._turn = ""
+        # Turns that are on the screen, and not yet known to be committed: of the step that runs, and of those before.
         self._turns: list[str] = []
+        self._turns_over: list[str] = []
         self._calls: dict[str, str] = {}
         self._answered: set[str] = set()
         # Calls and answers that are on the screen, and not yet known to be committed.
@@ -112,7 +131,7 @@ class Chat:
         self._answers: set[tuple[str, str]] = set()
         self._is_about_news = False
         self._told_failure = ""
-        self._events: list[AgentEvent] = []
+        self._events: deque[AgentEvent] = deque()
         self._arrived = asyncio.Event()
         self._rests = asyncio.Event()
         self._version = -1
@@ -158,17 +177,15 @@ class Chat:
 
     async def answer(self, thread_id: str, choice: Choice, selected: int) -> None:
         """Answer ``choice``, which was asked in ``thread_id``, with its alternative ``selected``."""
-        self._rests.clear()
-        await self.agent.send(thread_id, UserChoiceResponse(choice.id, selected))
-        self._stale()
+        await self._send(UserChoiceResponse(choice.id, selected), thread_id)
 
     async def rested(self) -> None:
         """Return once nothing is left to happen by itself but what time, people or events bring."""
         await self._rests.wait()
 
-    async def _send(self, content: str | Control) -> None:
+    async def _send(self, content: str | Control | UserChoiceResponse, thread_id: str | None = None) -> None:
+        await self.agent.send(thread_id or self.thread_id, content)
         self._rests.clear()
-        await self.agent.send(self.thread_id, content)
         self._stale()
 
     async def _answer_oldest(self, number: str) -> None:
@@ -184,9 +201,13 @@ class Chat:
     # What they see.
 
     async def begin(self) -> None:
-        """Show how the conversation stood when it was shown last, and what has come since."""
-        shown_to = await place_shown(self.agent, self.thread_id) or Place()
+        """Show how the conversation stood when it was shown last, and what has come since, on a screen that recalls."""
         end = await end_of(self.agent, self.thread_id)
+        if not self._screen.recalls:
+            place = Place(end, await self.agent.outputs_log.last_place())
+            self.news = await news_since(self.agent, self.thread_id, place)
+            return
+        shown_to = await place_shown(self.agent, self.thread_id) or Place()
         first = max(end - _MOST_AT_ONCE, 0)
         news = await news_since(self.agent, self.thread_id, Place(first, shown_to.output))
         first = end - len(news.entries)
@@ -209,9 +230,7 @@ class Chat:
         clock = asyncio.get_running_loop().time
         while True:
             self._arrived.clear()
-            events, self._events = self._events, []
-            for event in events:
-                await self._hear(event)
+            await self._hear_events()
             version = self.agent.database.data_version()
             if version != self._version or clock() - self._looked_at > _LOOK_AT_LEAST_EVERY:
                 self._version, self._looked_at = version, clock()
@@ -222,8 +241,7 @@ class Chat:
 
     async def finish(self) -> None:
         """Show what came while the host wound down."""
-        for event in self._events:
-            await self._hear(event)
+        await self._hear_events()
         await self._look()
 
     @property
@@ -245,7 +263,7 @@ class Chat:
 
     async def tell(self, text: str) -> None:
         """Show what the chat itself has to say."""
-        await self._screen.put(note(text))
+        await self._screen.tell(text)
 
     def _stale(self) -> None:
         self._version = -1
@@ -253,6 +271,11 @@ class Chat:
 
     def _now(self) -> datetime:
         return self.agent.services.clock.now()
+
+    async def _hear_events(self) -> None:
+        """Show what has been observed up to now; what comes while that is drawn waits for the next time."""
+        for _ in range(len(self._events)):
+            await self._hear(self._events.popleft())
 
     async def _hear(self, event: AgentEvent) -> None:
         own = event.thread_id == self.thread_id and self._screen.streams
@@ -284,10 +307,11 @@ class Chat:
                 assert_never(event)
 
     async def _step_is_over(self, event: StepFinished) -> None:
-        await self._end_turn()
-        await self._look()
+        self._stale()
         if event.thread_id != self.thread_id:
             return
+        await self._end_turn()
+        self._turns_over += self._turns
         self._turns.clear()
         self._is_about_news = False
         if isinstance(event.outcome, Failed):
@@ -318,25 +342,33 @@ class Chat:
             await self._screen.put(Text(f"  ! {shown(reason)}", style="red"), note("it is tried again"))
 
     async def _look(self) -> None:
-        version = self.agent.database.data_version()
         news = await news_since(self.agent, self.thread_id, self.news.place)
         moved = news.place != self.news.place
         self.news = news
+        # Of whatever a step commits, its events tell first: only once they are heard is known what is on the screen.
+        await self._hear_events()
+        await self._screen.log(news.told)
         lines = [entry_text(entry) for entry in news.entries if not self._is_on_screen(entry)] + self._told(news)
+        # What a step has committed was among the entries; the rest of its turns is void.
+        self._turns_over.clear()
+        self.has_set_aside |= any(
+            output.thread_id == self.thread_id and _is_set_aside(output) for output in news.outputs
+        )
         if moved or lines:
             await self._show(news, lines)
         else:
             await self._screen.ask(news.choices)
         is_busy = news.queued or self._events or any(state.is_busy for state in news.family.values())
-        # What another process wrote in between may have moved what was awaited to where it had been looked for.
-        if not is_busy and self.agent.database.data_version() == version:
+        # What was sent or written in between may have moved what was awaited to where it had been looked for.
+        if not is_busy and self.agent.database.data_version() == self._version:
             self._rests.set()
 
     async def _show(self, news: News, lines: Sequence[Text]) -> None:
         if lines:
             await self._screen.put(*lines)
         await self._screen.ask(news.choices)
-        await keep_place(self.agent, self.thread_id, news.place)
+        if self._screen.recalls:
+            await keep_place(self.agent, self.thread_id, news.place)
 
     def _told(self, news: News) -> list[Text]:
         # Open questions are the screen's to put.
@@ -348,7 +380,7 @@ class Chat:
                 return _taken(plain_text(parts), self._said)
             case AssistantEntry():
                 text = shown(entry.text)
-                return not text.strip() or _taken(text, self._turns)
+                return not text.strip() or _taken(text, self._turns_over) or _taken(text, self._turns)
             case ToolCallEntry(call=call):
                 self._calls[call.id] = call.name
                 return _taken((call.id, entry.display_as or call.name), self._made)
@@ -359,6 +391,10 @@ class Chat:
                 return _taken((call_id, _text_of(result)), self._answers)
             case _:
                 assert_never(entry)
+
+
+def _is_set_aside(output: Output) -> bool:
+    return output.type == "error" and output.text.removeprefix(f"[{output.thread_id}] ").startswith(SET_ASIDE)
 
 
 def _taken(one: T, of: list[T] | set[T]) -> bool:

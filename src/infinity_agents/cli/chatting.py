@@ -15,13 +15,15 @@ from .chat import Chat
 from .config import AgentConfig
 from .opening import hosting, log_to_stderr
 from .rendering import note, put, stdout
-from .screens import Lines, terminal
+from .screens import Documents, Lines, terminal
 
 _TRY_TO_HOST_EVERY = 1.0
 
 
-async def run_chat(config: AgentConfig, thread_id: str) -> None:
-    """Talk with the agent in ``thread_id`` until the person leaves, or standard input ends.
+async def run_chat(config: AgentConfig, thread_id: str, *, as_json: bool) -> int:
+    """Talk with the agent in ``thread_id`` until the person leaves, or standard input ends; return the exit code.
+
+    It is 1 where lines of standard input were said, and a message was set aside. ``as_json`` is for those alone.
 
     Raises:
         InfinityError: the agent cannot be opened or hosted.
@@ -30,17 +32,19 @@ async def run_chat(config: AgentConfig, thread_id: str) -> None:
     # What fails is shown in the conversation; a line in the midst of it helps nobody.
     log_to_stderr(logging.CRITICAL)
     async with hosting(config) as agent:
-        if not (sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"):
-            lines = Lines(console)
+        can_draw = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+        if as_json or not can_draw:
+            lines = Documents(console) if as_json else Lines(console)
             chat = Chat(agent, thread_id, lines)
             await _converse(chat, partial(lines.talk, chat))
-            return
+            return int(chat.has_set_aside)
         with terminal(console) as screen:
             chat = Chat(agent, thread_id, screen)
             put(console, note(f"{thread_id} in {config.file}, model {config.model}. /help lists the commands"))
             await _converse(chat, partial(screen.talk, chat))
             goes_on = f" ({chat.status}; that takes a host, such as infinity serve)" if chat.status else ""
             put(console, note(f"left; the next chat goes on from here{goes_on}"))
+            return 0
 
 
 async def _converse(chat: Chat, talk: Callable[[], Awaitable[None]]) -> None:

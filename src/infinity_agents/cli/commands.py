@@ -79,20 +79,22 @@ def chat(
     base_url: BaseUrlOption = None,
     tool_server: ToolServerOption = None,
     prompt: PromptOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Talk to the agent. Leave at any moment: the next chat goes on where this one was.
 
     This process hosts the file where nobody else does. Without a terminal, each line of standard input is said, and
-    its answer printed, one after the other.
+    its answer printed, one after the other; exits with 1 where a message was set aside.
     """
     from .chatting import run_chat
 
     needs = agent_config(file, config, model=model, base_url=base_url, tool_servers=tool_server, prompt=prompt)
     try:
-        asyncio.run(run_chat(needs, thread))
+        code = asyncio.run(run_chat(needs, thread, as_json=as_json))
     except asyncio.CancelledError as error:
         # A second Ctrl-C, while what runs was being finished.
         raise typer.Exit(130) from error
+    raise typer.Exit(code)
 
 
 @app.command()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
 from ..conversation.content import shown
 from ..errors import Misconfigured
@@ -105,6 +105,11 @@ class _ToolServer(BaseModel):
     call_timeout: float | None = None
     bearer_env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _of_url(cls, said: Any) -> Any:
+        return {"url": said} if isinstance(said, str) else said
+
 
 _ALLOWED: dict[Any, Any] = {int: Annotated[int, Field(ge=1)], float: Annotated[float, Field(gt=0)]}
 _TYPES = get_type_hints(AgentSettings)
@@ -196,6 +201,9 @@ def _told(source: Path, text: str, problem: Any) -> str:
 def _wrong(location: tuple[str | int, ...], problem: Any) -> str:
     if problem["type"] == "missing":
         return "this key must be there"
+    if problem["type"] == "model_type":
+        wanted = "a URL or a table" if location[0] == "tool_servers" else "a table"
+        return f"input should be {wanted}, and this is {str(problem['input'])[:60]!r}"
     if problem["type"] != "extra_forbidden":
         return f"{problem['msg'][0].lower()}{problem['msg'][1:]}, and this is {str(problem['input'])[:60]!r}"
     name = str(location[-1])

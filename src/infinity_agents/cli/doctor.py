@@ -1,6 +1,7 @@
 """``infinity doctor``: what is configured, reachable and missing, and how to mend it."""
 
 import asyncio
+import logging
 import platform
 import sys
 from collections.abc import AsyncIterator, Sequence
@@ -17,7 +18,7 @@ from ..local.models import provider_of
 from ..local.wiring import LocalAgent
 from ..rap.asgi import listening_socket
 from .config import AgentConfig, Flags, configured
-from .opening import visiting
+from .opening import log_to_stderr, visiting
 from .options import version_of
 from .rendering import duration, put, put_json, stdout
 from .tooling import asked, client
@@ -40,6 +41,8 @@ class Finding:
 
 async def examine(flags: Flags) -> Sequence[Finding]:
     """Look at all that the agent needs. Nothing is made or changed."""
+    # What fails is a finding; a line about it besides helps nobody.
+    log_to_stderr(logging.CRITICAL)
     findings = [_python(), *_packages()]
     try:
         config = configured(flags)
@@ -96,6 +99,10 @@ def _packages() -> Sequence[Finding]:
 
 
 async def _file(config: AgentConfig) -> AsyncIterator[Finding]:
+    if not config.file.parent.is_dir():
+        seen = f"there is no directory {config.file.parent}"
+        yield Finding("file", "missing", seen, "make it, or name another file with --file")
+        return
     if not config.file.exists():
         yield Finding("file", "warning", f"{config.file} is not there yet", "infinity chat, serve or send makes it")
         return
@@ -209,5 +216,14 @@ async def _tool_servers(config: AgentConfig) -> AsyncIterator[Finding]:
             )
         else:
             yield Finding(about, "ok", f"{server.config.server_url}, {counted(len(server.manifest.tools), 'tool')}")
+    offerers: dict[str, list[str]] = {}
+    for server in found:
+        for tool in server.manifest.tools if server.manifest else ():
+            offerers.setdefault(tool.name, []).append(server.config.id)
+    twice = [name for name, servers in offerers.items() if len(servers) > 1]
+    if twice:
+        servers = " and ".join(dict.fromkeys(server for name in twice for server in offerers[name]))
+        seen = f"{servers} offer the same, so the agent has none of it: {', '.join(twice)}"
+        yield Finding("tools", "missing", seen, "rename them, or leave out a server")
     if not found:
         yield Finding("tool servers", "ok", "none are configured")

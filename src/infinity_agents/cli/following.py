@@ -27,11 +27,13 @@ class Place:
 class News:
     """What has come since a place; ``place`` is the next one.
 
-    ``outputs`` are those that no entry of the thread itself stands for. ``family`` is the thread, where there is one
+    ``told`` is all that people were told, with its places in the log; ``outputs`` is what of it no entry of the thread
+    itself stands for. ``family`` is the thread, where there is one
     yet, and all below it. ``queued`` is how many messages wait for the thread itself.
     """
 
     entries: Sequence[Entry] = ()
+    told: Sequence[tuple[int, Output]] = ()
     outputs: Sequence[Output] = ()
     place: Place = Place()
     family: Mapping[str, ThreadState] = field(default_factory=dict)
@@ -53,15 +55,12 @@ async def news_since(agent: LocalAgent, thread_id: str, place: Place) -> News:
         if thread_id in state.thread.stack
     }
     outputs = await agent.outputs(after=place.output, group_id=root_id, limit=_AT_ONCE)
-    told = [
-        output
-        for _, output in outputs
-        if output.thread_id in {thread_id, *family} and not _is_an_entry(output, thread_id)
-    ]
+    told = [(number, output) for number, output in outputs if output.thread_id in {thread_id, *family}]
     entries = await _entries(agent, snapshot, place.position) if snapshot else ()
     return News(
         entries=entries,
-        outputs=told,
+        told=told,
+        outputs=[output for _, output in told if not _is_an_entry(output, thread_id)],
         place=Place(snapshot.thread.end if snapshot else place.position, outputs[-1][0] if outputs else place.output),
         family=family,
         queued=(await agent.queue.outstanding()).get(thread_id, 0),

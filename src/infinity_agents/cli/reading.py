@@ -38,7 +38,9 @@ async def say(config: AgentConfig, thread_id: str, text: str, message_id: str | 
         if as_json:
             put_json({"thread_id": thread_id, "message_id": sent, "hosted_by": host})
         else:
-            put(stdout(), Text(f"message {sent} is on the queue for {shown(thread_id)}"))
+            # Whether the id was used before, the queue and the thread find out, each in its own time.
+            how = "is on the queue for" if message_id is None else "is sent, unless its id was used before, to"
+            put(stdout(), Text(f"message {sent} {how} {shown(thread_id)}"))
         if host is None:
             put(stderr(), note(f"nobody hosts {config.file} now: `infinity serve` or `infinity chat` does"))
 

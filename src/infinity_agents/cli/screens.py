@@ -22,9 +22,11 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from ..conversation.content import shown
+from ..conversation.outputs import Output
 from ..conversation.threads import Choice
+from ..wire import outputs as wire_outputs
 from .chat import Chat
-from .rendering import PROMPT, Prose, one_line, put, question
+from .rendering import PROMPT, Prose, note, one_line, put, put_json, question, stderr
 
 _COMMANDS = ["/stop", "/threads", "/answer", "/help", "/quit"]
 
@@ -51,6 +53,7 @@ class Terminal:
     """Shows a conversation above a line to type on, which stays where it is while the conversation goes on."""
 
     streams = True
+    recalls = True
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -70,6 +73,10 @@ class Terminal:
                     put(self._console, line)
                 else:
                     self._console.print(line)
+
+    async def tell(self, text: str) -> None:
+        """Show a note among the rest."""
+        await self.put(note(text))
 
     async def stream(self, piece: str) -> None:
         """Show the rows that are full; what is not stands above the line to type on until it is."""
@@ -91,6 +98,9 @@ class Terminal:
             async with in_terminal():
                 self._console.print(rest)
         self._redraw()
+
+    async def log(self, told: Sequence[tuple[int, Output]]) -> None:
+        """Do nothing: a person reads the conversation itself."""
 
     async def ask(self, choices: Sequence[tuple[str, Choice]]) -> None:
         """Have the oldest open question picked from as soon as nothing is being typed."""
@@ -223,11 +233,15 @@ def _fitted(text: str, columns: int) -> str:
 
 
 class Lines:
-    """Shows a conversation as plain lines, whole, and reads what is said from standard input."""
+    """Shows a conversation as plain lines, whole, and reads what is said from standard input.
+
+    Of what stood before, only a person at a terminal is reminded.
+    """
 
     streams = False
 
     def __init__(self, console: Console) -> None:
+        self.recalls = sys.stdin.isatty()
         self._console = console
         self._asked: set[str] = set()
 
@@ -239,11 +253,18 @@ class Lines:
             else:
                 self._console.print(line)
 
+    async def tell(self, text: str) -> None:
+        """Print a note where it is in nobody's way."""
+        put(stderr(), note(text))
+
     async def stream(self, piece: str) -> None:
         """Wait for the whole."""
 
     async def end_stream(self) -> None:
         """Wait for the whole."""
+
+    async def log(self, told: Sequence[tuple[int, Output]]) -> None:
+        """Do nothing: the lines are the conversation itself."""
 
     async def ask(self, choices: Sequence[tuple[str, Choice]]) -> None:
         """Print each question once."""
@@ -254,7 +275,6 @@ class Lines:
 
     async def talk(self, chat: Chat) -> None:
         """Say each line of standard input, and wait until it is answered before the next; a person need not wait."""
-        waits = not sys.stdin.isatty()
         arrived: asyncio.Queue[str] = asyncio.Queue()
         loop = asyncio.get_running_loop()
 
@@ -269,8 +289,24 @@ class Lines:
         while line := await arrived.get():
             if not await chat.hear(line):
                 return
-            if waits:
+            if not self.recalls:
                 await chat.rested()
         await chat.rested()
         if chat.status:
             await chat.tell(f"{chat.status}; `infinity serve` lets it go on")
+
+
+class Documents(Lines):
+    """Prints what people are told, each a JSON document on a line, and nothing else on standard output."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self.recalls = False
+
+    async def put(self, *lines: RenderableType) -> None:
+        """Print nothing: the documents say it."""
+
+    async def log(self, told: Sequence[tuple[int, Output]]) -> None:
+        """Print the documents, as ``infinity tail`` does."""
+        for place, output in told:
+            put_json({"place": place, **wire_outputs.to_json(output)})

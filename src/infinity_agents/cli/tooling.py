@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import logging
 import secrets
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -30,6 +31,7 @@ from ..wire import rap
 from ..wire.inputs import content_from_json, content_to_json, decode
 from ..wire.keys import Keyring
 from .config import AgentConfig, Flags, configured
+from .opening import log_to_stderr
 from .rendering import call_text, hanging, note, one_line, put, put_json, question, stderr, stdout
 
 _THREAD = "infinity-tools-call"
@@ -91,6 +93,8 @@ async def print_tools(config: AgentConfig, url: str | None, *, as_json: bool) ->
     servers = [server_at(config, url)] if url else list(config.tool_servers)
     if not servers:
         raise Misconfigured("no tool server is configured; name a URL, or add [[tool_servers]] to infinity.toml")
+    # What fails is printed with its server; a line about it besides helps nobody.
+    log_to_stderr(logging.CRITICAL)
     async with client() as http:
         found = await asyncio.gather(*(asked(server, http) for server in servers))
     if as_json:
@@ -171,6 +175,7 @@ async def call_tool(config: AgentConfig, url: str, name: str, arguments: str, *,
         TellModel: the arguments do not fit, or the server does not take the call.
     """
     server_config, read = server_at(config, url), _read(arguments)
+    log_to_stderr(logging.CRITICAL)
     async with client() as http:
         server = await asked(server_config, http)
         if server.manifest is None:
