@@ -54,8 +54,8 @@ it dies between its two completions.
 
 {scale}
 
-Resident memory is what the process grew by, over the number of agents: nearly all of it is the cache of the 64 histories
-that were last used, which does not grow with the number of agents.
+Resident memory is what the process grew by, over the number of agents: nearly all of it is the cache of the 64
+histories that were last used, which does not grow with the number of agents.
 
 ## One slice, as the conversation grows
 
