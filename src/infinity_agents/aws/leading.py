@@ -10,7 +10,7 @@ from typing import Any
 from ..conversation.events import Failed, StepOutcome
 from ..conversation.messages import Delivery, ToolResult
 from ..errors import DeadlineReached, Reject, StoreUnavailable
-from ..ports.conversations import LoadRequest
+from ..ports.conversations import NO_ENTRIES, LoadRequest
 from ..ports.queues import Parking, Receipts, Received
 from ..runtime import AgentSystem
 from ..wire.inputs import decode
@@ -26,8 +26,6 @@ _GIVING_BACK = 2.0
 """Seconds before the invocation's end at which a slice that is not over is broken off, as by a crash."""
 _FIRST_DELAY = 5.0
 _LONGEST_DELAY = 300.0
-_NOTHING = 2**31 - 1
-"""Beyond the end of any history: no entries are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +127,7 @@ class Leader:
         names = frozenset(name for _, delivery in taken for name in delivery.known_as)
         try:
             snapshot = await self.system.services.conversations.load(
-                LoadRequest(thread_id, message_ids=names, known_to=_NOTHING)
+                LoadRequest(thread_id, message_ids=names, known_to=NO_ENTRIES)
             )
         except StoreUnavailable:
             return taken

@@ -7,8 +7,8 @@ from ..conversation.history import Entry
 from ..conversation.outputs import Output
 from ..conversation.threads import Choice
 from ..local.wiring import LocalAgent
-from ..ports.conversations import LoadRequest, Snapshot
-from .waiting import NOTHING, ThreadState, states
+from ..ports.conversations import NO_ENTRIES, LoadRequest, Snapshot
+from .waiting import ThreadState, states
 
 _VIEW = "infinity-chat"
 """The view of a thread that keeps how far it has been shown: the state store has it wherever the agent lives."""
@@ -95,5 +95,5 @@ async def keep_place(agent: LocalAgent, thread_id: str, place: Place) -> None:
 
 async def end_of(agent: LocalAgent, thread_id: str) -> int:
     """Return the position that the thread's next entry will have; 0 where there is no thread yet."""
-    snapshot = await agent.services.conversations.load(LoadRequest(thread_id, known_to=NOTHING))
+    snapshot = await agent.services.conversations.load(LoadRequest(thread_id, known_to=NO_ENTRIES))
     return snapshot.thread.end if snapshot else 0

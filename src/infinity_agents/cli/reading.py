@@ -10,13 +10,13 @@ from ..conversation.content import shown
 from ..conversation.outputs import Output
 from ..errors import InfinityError
 from ..local.wiring import LocalAgent
-from ..ports.conversations import LoadRequest
+from ..ports.conversations import NO_ENTRIES, LoadRequest
 from ..wire import history as stored
 from ..wire import outputs as wire_outputs
 from .config import AgentConfig
 from .opening import visiting
 from .rendering import entry_text, hanging, note, put, put_json, stderr, stdout, thread_json, thread_label, thread_trees
-from .waiting import NOTHING, counted, state_of, states
+from .waiting import counted, state_of, states
 
 _LOOK_EVERY = 0.2
 _LAST = 10
@@ -73,7 +73,7 @@ async def print_outputs(
 async def _ten_before_the_end(agent: LocalAgent, thread_id: str | None) -> int:
     if thread_id is None:
         return max(await agent.outputs_log.last_place() - _LAST, 0)
-    snapshot = await agent.services.conversations.load(LoadRequest(thread_id, known_to=NOTHING))
+    snapshot = await agent.services.conversations.load(LoadRequest(thread_id, known_to=NO_ENTRIES))
     places: deque[int] = deque([0], maxlen=_LAST + 1)
     while page := await agent.outputs(after=places[-1], group_id=snapshot.thread.root_id if snapshot else thread_id):
         places.extend(place for place, output in page if thread_id in {output.group_id, output.thread_id})
@@ -136,7 +136,7 @@ async def print_transcript(config: AgentConfig, thread_id: str, at: int | None, 
     console = stdout()
     async with visiting(config) as agent:
         conversations = agent.services.conversations
-        snapshot = await conversations.load(LoadRequest(thread_id, known_to=NOTHING))
+        snapshot = await conversations.load(LoadRequest(thread_id, known_to=NO_ENTRIES))
         if snapshot is None:
             raise NotThere(_no_thread(thread_id, config))
         state = state_of(snapshot, await agent.queue.outstanding())

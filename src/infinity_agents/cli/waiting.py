@@ -9,12 +9,9 @@ from ..conversation.content import shown
 from ..conversation.ledger import Call, CallState
 from ..conversation.threads import Thread
 from ..local.wiring import LocalAgent
-from ..ports.conversations import LoadRequest, Snapshot
+from ..ports.conversations import NO_ENTRIES, LoadRequest, Snapshot
 
 WaitKind = Literal["slice", "person", "limit", "tool", "time", "event", "late_tool", "subscription"]
-
-NOTHING = 2**31 - 1
-"""Beyond the end of any history: no entries are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +63,7 @@ async def states(agent: LocalAgent, root_id: str | None = None, *, limit: int = 
     queued = await agent.queue.outstanding()
     found = []
     for overview in await agent.services.conversations.threads(root_id=root_id, limit=limit):
-        request = LoadRequest(overview.thread.id, known_to=NOTHING)
+        request = LoadRequest(overview.thread.id, known_to=NO_ENTRIES)
         snapshot = await agent.services.conversations.load(request)
         if snapshot is not None:
             found.append(state_of(snapshot, queued))

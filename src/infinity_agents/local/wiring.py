@@ -30,7 +30,7 @@ from ..conversation.content import JsonObject, Text
 from ..conversation.messages import Control, InputMessage, UserChoiceResponse, UserContent
 from ..conversation.outputs import Output
 from ..errors import Misconfigured
-from ..ports.conversations import LoadRequest
+from ..ports.conversations import NO_ENTRIES, LoadRequest
 from ..ports.model import Model
 from ..ports.observer import Observer
 from ..ports.tool import Tool
@@ -47,8 +47,6 @@ from .host import Host, HostSettings
 from .identity import Identity
 
 _LOOK_EVERY = 0.1
-_NO_ENTRIES = 2**31 - 1
-"""Beyond the end of any history."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +177,7 @@ class LocalAgent:
         if not queued.keys().isdisjoint({root_id, *threads}):
             return False
         for thread_id in threads:
-            snapshot = await conversations.load(LoadRequest(thread_id, known_to=_NO_ENTRIES))
+            snapshot = await conversations.load(LoadRequest(thread_id, known_to=NO_ENTRIES))
             if snapshot and any(call.wakes_at or not call.is_passive for call in snapshot.calls):
                 return False
         # What another process wrote in between may have moved what was awaited to where it had been looked for.

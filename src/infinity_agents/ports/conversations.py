@@ -13,6 +13,9 @@ from ..conversation.lineage import Lineage
 from ..conversation.messages import Delivery
 from ..conversation.threads import Choice, Thread
 
+NO_ENTRIES = 2**31 - 1
+"""Beyond the end of any history: ``known_to`` for whoever wants a thread without its entries."""
+
 
 @dataclass(frozen=True, slots=True)
 class LoadRequest:

@@ -3,12 +3,10 @@
 from ..conversation import ids
 from ..conversation.content import JsonObject
 from ..conversation.outputs import Output, spoken
-from ..ports.conversations import ConversationStore, LoadRequest
+from ..ports.conversations import NO_ENTRIES, ConversationStore, LoadRequest
 
 SET_ASIDE = "A message could not be handled and was set aside"
 WAITS = "A message cannot be handled at the moment, and is tried again by itself"
-_NOTHING = 2**31 - 1
-"""Beyond the end of any history: no entries are read."""
 
 
 async def set_aside(
@@ -29,7 +27,7 @@ async def set_aside(
     Raises:
         StoreUnavailable: the store, which knows whose conversation it is, could not be reached.
     """
-    snapshot = await conversations.load(LoadRequest(thread_id, known_to=_NOTHING))
+    snapshot = await conversations.load(LoadRequest(thread_id, known_to=NO_ENTRIES))
     root_id = snapshot.thread.root_id if snapshot else thread_id
     return Output(
         type="error",
