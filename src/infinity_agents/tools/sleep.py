@@ -1,5 +1,6 @@
 """Sleep: passive tools. Whatever arrives wakes the thread, and a timer that is set still fires afterwards."""
 
+from abc import abstractmethod
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -13,17 +14,20 @@ from .synchronous import BuiltIn, described, object_schema
 _LONGEST = timedelta(days=366 * 5)
 
 
-class _Passive(BuiltIn):
+class _Timed(BuiltIn):
+    """Waits for a moment, of which a timer tells."""
+
     is_passive = True
 
     async def execute(self, call: Call, context: CallContext) -> None:
         await context.set_timer(call, self.wake_text(call))
 
+    @abstractmethod
     def wake_text(self, call: Call) -> str:
-        raise NotImplementedError
+        """Return what the model hears when it wakes."""
 
 
-class Sleep(_Passive):
+class Sleep(_Timed):
     """Sleeps for a number of seconds."""
 
     spec = ToolSpec(
@@ -54,7 +58,7 @@ class Sleep(_Passive):
         return f"sleep {arguments.get('seconds', '?')} s"
 
 
-class SleepUntil(_Passive):
+class SleepUntil(_Timed):
     """Sleeps until a wall-clock time in a time zone.
 
     A time that the clock skips is the first instant after the gap; one that comes twice is the first of the two.
@@ -101,9 +105,10 @@ class SleepUntil(_Passive):
         return f"sleep until {arguments.get('date', '?')} {arguments.get('time', '?')} ({zone})"
 
 
-class SleepUntilEventOrInput(_Passive):
+class SleepUntilEventOrInput(BuiltIn):
     """Sleeps until anything arrives."""
 
+    is_passive = True
     spec = ToolSpec(
         "sleep_until_event_or_input",
         "Do nothing until somebody says something or an event arrives. Use it when you wait for a subscription, a "
@@ -113,9 +118,6 @@ class SleepUntilEventOrInput(_Passive):
 
     async def execute_synchronous(self, call: Call, context: SliceContext) -> ToolAnswer | None:
         return None
-
-    async def execute(self, call: Call, context: CallContext) -> None:
-        """Do nothing: whatever comes next wakes the thread."""
 
     def display(self, arguments: JsonObject) -> str:
         return "sleep until something happens"

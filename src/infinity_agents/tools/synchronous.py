@@ -1,5 +1,6 @@
 """What the built-in tools have in common."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -26,7 +27,7 @@ def described(type_: str, description: str, **more: Any) -> dict[str, Any]:
     return {"type": type_, "description": description, **more}
 
 
-class BuiltIn:
+class BuiltIn(ABC):
     """A tool of ours that answers inside the slice."""
 
     spec: ToolSpec
@@ -41,10 +42,11 @@ class BuiltIn:
     def wakes_at(self, call: Call) -> datetime | None:
         return None
 
+    @abstractmethod
     async def execute_synchronous(self, call: Call, context: SliceContext) -> ToolAnswer | None:
-        raise NotImplementedError
+        """Answer now, or return ``None`` to be dispatched after the commit."""
 
-    async def execute(self, call: Call, context: CallContext) -> None:
+    async def execute(self, call: Call, context: CallContext) -> None:  # noqa: B027 - most tools leave it as it is
         """Do nothing: there is nobody to hand the call to."""
 
 
