@@ -9,7 +9,8 @@ from typing import Any
 
 from ..wire import rap
 from .asgi import Refused
-from .posting import CallbackSender, Outgoing, handle_of
+from .posting import CallbackSender, Outgoing, handle_of, push_with
+from .results import Event, succeeded
 
 CHOICE_PATH = "/choice"
 """Below it, answers to choices come."""
@@ -19,9 +20,16 @@ class ToolContext:
     """A parameter annotated with this class receives it, and the model does not see that parameter."""
 
     def __init__(
-        self, invocation: rap.Invocation, *, sender: CallbackSender, questions: "OpenQuestions", base_url: str
+        self,
+        invocation: rap.Invocation,
+        *,
+        sender: CallbackSender,
+        questions: "OpenQuestions",
+        base_url: str,
+        confirmed: asyncio.Event,
     ) -> None:
         self._invocation = invocation
+        self._confirmed = confirmed
         self._sender = sender
         self._questions = questions
         self._base_url = base_url
@@ -85,6 +93,32 @@ class ToolContext:
         await self._post(
             rap.OauthCallback(group_id=self.thread_id, id=self.call_id, call_id=self._invocation.call_id, auth_url=url),
         )
+
+    async def subscribe(self, text: str) -> None:
+        """Answer the call now, with ``text``, and go on as a subscription: what takes long need not keep its thread.
+
+        ``tell`` sends its events, and what the function returns or raises is the last one. To call it twice is an
+        error of the function's.
+
+        Raises:
+            Undelivered: the runtime did not take it.
+            RuntimeError: the call is answered already.
+        """
+        if self._confirmed.is_set():
+            raise RuntimeError("the call is answered already; send events with tell")
+        await self._post(succeeded(self._invocation, text, subscription=True))
+        self._confirmed.set()
+
+    async def tell(self, text: str) -> None:
+        """Send an event of the subscription that ``subscribe`` began, to the thread itself.
+
+        Raises:
+            Undelivered: the runtime did not take it.
+            RuntimeError: the call has not become a subscription.
+        """
+        if not self._confirmed.is_set():
+            raise RuntimeError("only a subscription has events; call subscribe first")
+        await push_with(self._sender, self.handle, Event(text, associative=True))
 
     async def view(self, view_type: str, content: Any) -> None:
         """Show people ``content``, any JSON value, beside the conversation, in place of the last view of its type.

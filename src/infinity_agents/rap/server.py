@@ -358,7 +358,13 @@ class ToolServer:
             offered = ", ".join(self._tools)
             text = f"There is no tool {invocation.operation!r} here; there are: {offered}."
             return await self._deliver(failed(invocation, text), invocation)
-        context = ToolContext(invocation, sender=self._sender, questions=self._questions, base_url=base_url)
+        context = ToolContext(
+            invocation,
+            sender=self._sender,
+            questions=self._questions,
+            base_url=base_url,
+            confirmed=running.confirmed,
+        )
         try:
             keywords = tool.bound(invocation.arguments, context)
         except ValueError as error:
@@ -366,7 +372,10 @@ class ToolServer:
             return await self._deliver(failed(invocation, text), invocation)
         if tool.is_generator:
             return await self._follow(running, tool.function(**keywords))
-        return await self._deliver(await self._result(invocation, tool, keywords), invocation)
+        result = await self._result(invocation, tool, keywords)
+        if running.confirmed.is_set():
+            return await self._push_last(running, _text_of(result))
+        return await self._deliver(result, invocation)
 
     async def _result(
         self, invocation: rap.Invocation, tool: FunctionTool, keywords: Mapping[str, Any]
@@ -410,7 +419,7 @@ class ToolServer:
         except (Exception, SystemExit) as error:  # noqa: BLE001 - as above
             _log.exception("the subscription %s of call %s failed", invocation.operation, invocation.id)
             if running.confirmed.is_set():
-                await self._push_last(running, f"The subscription failed: {_told(error)}")
+                await self._push_last(running, f"The subscription failed: {shortened(_told(error))}")
             else:
                 await self._deliver(failed(invocation, _told(error)), invocation)
         finally:
@@ -429,7 +438,7 @@ class ToolServer:
         await self._push_last(running, "The subscription has ended.")
 
     async def _push_last(self, running: _Running, text: str, *, patience: float = RESULT_PATIENCE) -> None:
-        last = Event(shortened(text), associative=True, final=True)
+        last = Event(text, associative=True, final=True)
         await push_with(self._sender, handle_of(running.invocation), last, patience=patience)
 
     async def _say_so(self, running: _Running) -> None:
@@ -505,6 +514,13 @@ def _hook(function: Callable[..., Any], *ids: str) -> Callable[..., Any]:
     except TypeError as error:
         raise Misconfigured(f"the hook {function.__name__} must take ({', '.join(ids)}): {error}") from error
     return function
+
+
+def _text_of(result: rap.ResultCallback) -> str:
+    """Return a result as an event can say it, which has no pictures."""
+    if result.content is None:
+        return result.text or ""
+    return "\n".join(part.text if isinstance(part, rap.TextPart) else "[a picture]" for part in result.content)
 
 
 def _told(error: BaseException) -> str:

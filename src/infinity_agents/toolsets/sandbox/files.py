@@ -1,0 +1,93 @@
+"""Files of a sandbox by the paths that a model gives: no path, link or race leads out of the tree."""
+
+import os
+import stat
+from pathlib import Path
+
+MAX_FILE = 8 * 1024 * 1024
+"""The largest file that is read or written, in bytes."""
+
+
+class OutsideSandbox(ValueError):
+    """A path leads out of the sandbox, or to what is git's own there."""
+
+
+def resolved(tree: Path, path: str) -> Path:
+    """Return where ``path`` leads within ``tree``, links followed; absolute paths are as commands print them.
+
+    Raises:
+        OutsideSandbox: it leads anywhere else.
+        ValueError: it is no path.
+    """
+    if not path or "\0" in path:
+        raise ValueError(f"{path!r} is no path; name a file below the repository's root, such as src/app.py")
+    found = Path(os.path.realpath(tree / path))
+    if not found.is_relative_to(tree):
+        raise OutsideSandbox(f"{path!r} leads out of the sandbox; paths are below the repository's root")
+    if ".git" in found.relative_to(tree).parts:
+        raise OutsideSandbox(f"{path!r} is git's own; use describe_changes to see what changed")
+    return found
+
+
+def read(tree: Path, path: str) -> bytes:
+    """Return the content of a file.
+
+    Raises:
+        OutsideSandbox: the path leads out of the tree.
+        ValueError: there is no such file, it is no regular one, or it is larger than 8 MiB.
+    """
+    found = resolved(tree, path)
+    try:
+        descriptor = _opened(tree, found, os.O_RDONLY | os.O_NONBLOCK)
+    except (FileNotFoundError, NotADirectoryError):
+        raise ValueError(f"there is no file {path!r}; find it with execute_command and ls, or with grep") from None
+    with os.fdopen(descriptor, "rb") as file:
+        about = os.fstat(descriptor)
+        if not stat.S_ISREG(about.st_mode):
+            raise ValueError(
+                f"{path!r} is a directory or no regular file; list directories with execute_command and ls"
+            )
+        if about.st_size > MAX_FILE:
+            raise ValueError(
+                f"{path!r} has {about.st_size} bytes, and {MAX_FILE} are read; use grep or execute_command"
+            )
+        return file.read(MAX_FILE)
+
+
+def write(tree: Path, path: str, data: bytes, *, new: bool = False) -> None:
+    """Write a file whole, the directories above it too; a ``new`` one must not be there yet.
+
+    Raises:
+        OutsideSandbox: the path leads out of the tree.
+        ValueError: the content is larger than 8 MiB.
+        OSError: it cannot be written, or is there already.
+    """
+    if len(data) > MAX_FILE:
+        raise ValueError(f"the content has {len(data)} bytes, and {MAX_FILE} are written; write it in parts")
+    found = resolved(tree, path)
+    flags = os.O_WRONLY | os.O_CREAT | (os.O_EXCL if new else os.O_TRUNC)
+    with os.fdopen(_opened(tree, found, flags, makes=new), "wb") as file:
+        file.write(data)
+
+
+def _opened(tree: Path, found: Path, flags: int, *, makes: bool = False) -> int:
+    """Open a resolved path step by step: a link that was put there meanwhile is not followed."""
+    *above, name = found.relative_to(tree).parts or (".",)
+    directory = os.open(tree, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for part in above:
+            if makes:
+                _make(directory, part)
+            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
+            os.close(directory)
+            directory = inner
+        return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644, dir_fd=directory)
+    finally:
+        os.close(directory)
+
+
+def _make(directory: int, name: str) -> None:
+    try:
+        os.mkdir(name, dir_fd=directory)
+    except FileExistsError:
+        return
