@@ -361,8 +361,8 @@ class TestCommands:
 
 
 async def _none_left(*command_lines):
-    while any(line in running for line in command_lines for running in _command_lines()):
-        await asyncio.sleep(0.02)  # noqa: ASYNC110 - nobody tells when a process of another ends
+    while any(line in running for line in command_lines for running in _command_lines()):  # noqa: ASYNC110 - nobody tells
+        await asyncio.sleep(0.02)
 
 
 def _command_lines():
