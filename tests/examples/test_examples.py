@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from tests.examples.conftest import PATIENCE, ROOT, assert_in_order
+from tests.toolsets.test_sandbox import can_confine
 
 
 def test_every_example_is_told_in_its_readme_and_run_here():
@@ -164,3 +165,12 @@ def test_embed(example):
     assert printed.splitlines() == kitchen.shown
     again = kitchen.printed("python kitchen.py")
     assert_in_order([line for line in kitchen.shown if "held:" not in line], again)
+
+
+def test_a_coding_agent(example):
+    coding = example("coding_agent", port=8003)
+    confined = [] if can_confine() else ["--unconfined"]
+    printed = coding.printed("python coder.py", *confined)
+    assert_in_order(coding.shown, printed)
+    assert "+    return sorted(name for name, count in wanted.items() if stock.get(name, 0) < count)" in printed
+    assert printed.count("Take over the work of coding.") == 2

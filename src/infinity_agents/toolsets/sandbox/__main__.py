@@ -20,6 +20,10 @@ def main() -> None:
         "--allow", type=Path, action="append", default=[], metavar="DIRECTORY",
         help="a directory whose repositories may be cloned, beside those behind https; may be given again",
     )  # fmt: skip
+    parser.add_argument(
+        "--read", type=Path, action="append", default=[], metavar="DIRECTORY",
+        help="a directory that commands may read, such as one with compilers; may be given again",
+    )  # fmt: skip
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     parser.add_argument("--port", type=int, default=8003, help="port to listen on, 0 for a free one (default: 8003)")
     parser.add_argument("--no-network", action="store_true", help="commands reach no network")
@@ -28,7 +32,7 @@ def main() -> None:
     )
     options = parser.parse_args()
     try:
-        confined = confinement(unconfined=options.unconfined, network=not options.no_network)
+        confined = confinement(unconfined=options.unconfined, network=not options.no_network, reads=options.read)
     except Misconfigured as error:
         parser.error(str(error))
     server = sandbox_server(Sandboxes(options.root, allowed=options.allow), confined)

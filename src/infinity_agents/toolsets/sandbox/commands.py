@@ -99,7 +99,7 @@ async def running(command: Command, confinement: Confinement) -> AsyncIterator[R
         OSError: it cannot be started.
     """
     mark = secrets.token_hex(16)
-    environment = {**command.environment, _MARK: mark}
+    environment = {**confinement.environment(command), _MARK: mark}
     process = await asyncio.create_subprocess_exec(
         *confinement.argv(command),
         cwd=command.tree,

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,8 @@ _SETTINGS = (
     "ssl",
 )
 """What programs need of /etc; the rest of it is the machine's own business."""
+_PYTHON = sorted({Path(sys.prefix), Path(sys.base_prefix)})
+"""Where the Python is that runs this: a command may use it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +40,12 @@ class Command:
     repository: Path
     """What git reads: it may not write there."""
 
-    @property
-    def environment(self) -> dict[str, str]:
-        """The whole environment of the command. Nothing is inherited, so that no credential is."""
+    def environment(self, path: str) -> dict[str, str]:
+        """Return the whole environment of the command. Nothing is inherited, so that no credential is."""
         return {
             "HOME": str(self.home),
             "LANG": "C.UTF-8",
-            "PATH": os.environ.get("PATH", os.defpath),
+            "PATH": path,
             "TERM": "dumb",
             "GIT_OPTIONAL_LOCKS": "0",
             "GIT_TERMINAL_PROMPT": "0",
@@ -57,16 +59,22 @@ class Confinement(Protocol):
         """Return the program and the arguments that run ``command``, in its tree."""
         ...
 
+    def environment(self, command: Command) -> dict[str, str]:
+        """Return the variables that the program is given."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Bubblewrap:
     """A command sees the system's programs, its tree and its home, and neither other files nor other processes.
 
-    It reaches the network, this machine's own services included, only with ``network``. It dies with this process.
+    It sees the directories ``reads`` too, and programs there if PATH has them. It reaches the network, this machine's
+    own services included, only with ``network``. It dies with this process.
     """
 
     program: str
     network: bool = True
+    reads: tuple[Path, ...] = ()
 
     def argv(self, command: Command) -> Sequence[str]:
         return [
@@ -75,17 +83,23 @@ class Bubblewrap:
             *(["--share-net"] if self.network else []),
             "--die-with-parent",
             "--new-session",
-            *_bound("--ro-bind-try", (*_SYSTEM, *(f"/etc/{name}" for name in _SETTINGS), *_programs())),
+            *_bound("--ro-bind-try", (*_SYSTEM, *(f"/etc/{name}" for name in _SETTINGS))),
+            *_bound("--ro-bind", [str(path) for path in (*_PYTHON, *self.reads)]),
             *("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"),  # noqa: S108 - its own, in memory
             *_bound("--ro-bind", [str(command.repository)]),
             *_bound("--bind", [str(command.home), str(command.tree)]),
             # The file that leads git to its repository must stay what it is.
             *_bound("--ro-bind", [str(command.tree / ".git")]),
             *("--chdir", str(command.tree), "--clearenv"),
-            *(word for name, value in command.environment.items() for word in ("--setenv", name, value)),
+            *(word for name, value in self.environment(command).items() for word in ("--setenv", name, value)),
             "--",
             *_shell(command.text),
         ]
+
+    def environment(self, command: Command) -> dict[str, str]:
+        visible = (*_SYSTEM, *map(str, (*_PYTHON, *self.reads)))
+        named = [path for path in os.environ.get("PATH", os.defpath).split(os.pathsep) if path.startswith(visible)]
+        return command.environment(os.pathsep.join([str(Path(sys.executable).parent), *named]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +107,20 @@ class Unconfined:
     """A command can do whatever this process can: only its environment is its own."""
 
     def argv(self, command: Command) -> Sequence[str]:
-        return [*_shell(command.text)]
+        return _shell(command.text)
+
+    def environment(self, command: Command) -> dict[str, str]:
+        return command.environment(os.environ.get("PATH", os.defpath))
 
 
 def confinement(
-    *, unconfined: bool = False, network: bool = True, environ: Mapping[str, str] = os.environ
+    *,
+    unconfined: bool = False,
+    network: bool = True,
+    reads: Sequence[Path] = (),
+    environ: Mapping[str, str] = os.environ,
 ) -> Confinement:
-    """Return the confinement that this machine has.
+    """Return the confinement that this machine has; ``network`` and ``reads`` are those of ``Bubblewrap``.
 
     Raises:
         Misconfigured: it has none, and nobody said that commands may run without.
@@ -112,17 +133,11 @@ def confinement(
             "commands of a sandbox are confined by bubblewrap, and there is no bwrap here; install it (on Debian: "
             "apt install bubblewrap), or say --unconfined, and they can do whatever you can"
         )
-    return Bubblewrap(program, network)
+    return Bubblewrap(program, network, tuple(path.resolve() for path in reads))
 
 
 def _bound(option: str, paths: Sequence[str]) -> list[str]:
     return [word for path in paths for word in (option, path, path)]
-
-
-def _programs() -> list[str]:
-    """Return the directories of PATH outside the system's: a virtual environment's, say."""
-    found = [path for path in os.environ.get("PATH", "").split(os.pathsep) if Path(path).is_absolute()]
-    return [path for path in found if not path.startswith(_SYSTEM)]
 
 
 def _shell(text: str) -> list[str]:
