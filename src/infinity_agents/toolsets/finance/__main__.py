@@ -1,0 +1,52 @@
+"""``python -m infinity_agents.toolsets.finance``."""
+
+import argparse
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+
+from ...rap.asgi import serving
+from .local_store import LocalFinanceStore
+from .market import BundledMarket, Finnhub, Market
+from .polling import poll
+from .server import finance_server
+
+
+async def main() -> None:
+    """Serve and poll until interrupted."""
+    parser = argparse.ArgumentParser(
+        prog="python -m infinity_agents.toolsets.finance",
+        description="Prices, news, and trading with paper money; from Finnhub with FINNHUB_API_KEY set, else bundled.",
+    )
+    parser.add_argument("--file", type=Path, default=Path("finance.db"), help="where accounts are (%(default)s)")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    parser.add_argument("--port", type=int, default=8004, help="port to listen on, 0 for a free one (default: 8004)")
+    parser.add_argument("--every", type=float, default=60.0, help="seconds between two looks (default: %(default)g)")
+    options = parser.parse_args()
+    store = LocalFinanceStore(options.file)
+    async with _market() as market:
+        server = finance_server(market, store)
+        async with serving(server, options.host, options.port) as url:
+            print(f"finance is served at {url}", flush=True)  # noqa: T201 - whoever started it wants to know
+            while True:
+                await poll(market, store, server.push)
+                await asyncio.sleep(options.every)
+
+
+@contextlib.asynccontextmanager
+async def _market() -> AsyncIterator[Market]:
+    key = os.environ.get("FINNHUB_API_KEY")
+    if key is None:
+        yield BundledMarket()
+        return
+    async with httpx.AsyncClient(timeout=10.0) as client:
+        yield Finnhub(key, client)
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(main())
