@@ -10,14 +10,17 @@ export PIP_NO_INPUT := 1
 
 # What exists is checked: examples and tests may be absent from a partial tree.
 LINTED := $(wildcard src tests examples infra bench)
-TYPED := $(wildcard src examples)
+TYPED := $(wildcard src examples infra)
+# The kinds of Lambda packages, and what synthesizes for AWS.
+LAMBDA_LOCKS := $(basename $(notdir $(wildcard infra/infinity_cdk/locks/*.in)))
+SYNTHESIZED := $(or $(dir $(wildcard cdk.json infra/cdk.json examples/*/cdk.json)),.)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test check torture lint format lock bench clean
+.PHONY: help setup demo test check torture synth deploy-local lint format lock bench clean
 
 help: ## print this list
-	@awk 'BEGIN {FS = ":[^#]*## "} /^[a-z][a-z-]*:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":[^#]*## "} /^[a-z][a-z-]*:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.ready ## create .venv with everything the other targets need (they all do this themselves)
 	@:
@@ -34,11 +37,17 @@ check: lint $(VENV)/.ready ## everything: lint, types, layers and all tests, the
 torture: $(VENV)/.ready ## kill and restart the runtime at random and check that nothing is lost (ARGS=...)
 	@$(PY) -m tests.torture $(ARGS)
 
+synth: $(VENV)/.ready ## synthesize the examples for AWS: no credentials, no Docker; prints the size of each package
+	@$(PY) infra/synthesize.py $(SYNTHESIZED) $(ARGS)
+
+deploy-local: $(VENV)/.ready ## deploy the minimal agent on stand-ins with the real CDK command line, and say hello to it
+	@$(PY) -m tests.deploy_local $(ARGS)
+
 lint: $(VENV)/.ready ## ruff, formatting, mypy and the import layers
 	@$(BIN)/ruff check $(LINTED)
 	@$(BIN)/ruff format --check $(LINTED)
 	@$(PY) -m mypy $(TYPED)
-	@PYTHONPATH=src $(BIN)/lint-imports
+	@PYTHONPATH=src:infra $(BIN)/lint-imports
 
 format: $(VENV)/.ready ## fix what ruff can fix, and format
 	@$(BIN)/ruff check --fix-only $(LINTED)
@@ -52,12 +61,18 @@ lock: .uv/bin/uv ## pin the dependencies of pyproject.toml in requirements.lock 
 	  --constraint requirements.lock --no-emit-index-url --no-emit-find-links --no-annotate --no-header \
 	  --output-file requirements-bench.lock $(ARGS) pyproject.toml
 
+	@for kind in $(LAMBDA_LOCKS); do \
+	  .uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	    --constraint requirements.lock --no-emit-index-url --no-emit-find-links --no-annotate --no-header \
+	    --output-file infra/infinity_cdk/locks/$$kind.lock $(ARGS) infra/infinity_cdk/locks/$$kind.in || exit 1; \
+	done
+
 bench: $(VENV)/.ready ## measure, beside a bare loop, and write docs/benchmarks.md with its plot
 	@$(PY) -m pip install --quiet --require-hashes -r requirements-bench.lock
 	@$(PY) -m bench.report $(ARGS)
 
 clean: ## remove .venv and everything generated
-	rm -rf $(VENV) .uv build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage .coverage.*
+	rm -rf $(VENV) .uv .cache build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage .coverage.*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The pinned packages. Made anew whenever the lock changes.

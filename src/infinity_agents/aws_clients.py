@@ -137,6 +137,24 @@ class AwsClients:
             raise Misconfigured("no AWS credentials were found; set AWS_ACCESS_KEY_ID and so on, or AWS_PROFILE")
         return AwsCredentials(frozen.access_key, frozen.secret_key, frozen.token)
 
+    def presigned(self, url: str, *, service: str, region: str, seconds: int) -> str:
+        """Return ``url`` with the proof in its query that these credentials ask for it, good for ``seconds``.
+
+        Raises:
+            Misconfigured: there are no credentials.
+            StoreUnavailable: they cannot be fetched at the moment.
+        """
+        from botocore.auth import SigV4QueryAuth  # noqa: PLC0415 - an optional extra
+        from botocore.awsrequest import AWSRequest  # noqa: PLC0415
+        from botocore.credentials import Credentials  # noqa: PLC0415
+
+        found = self.credentials()
+        request = AWSRequest("GET", url)
+        signer = SigV4QueryAuth(Credentials(found.access_key, found.secret_key, found.token), service, region, seconds)
+        signer.add_auth(request)
+        signed: str = request.prepare().url
+        return signed
+
     def close(self) -> None:
         """Close the connections and let the threads end. A later call fails."""
         self._threads.shutdown(wait=False)

@@ -2,13 +2,15 @@
 
 import asyncio
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
+import boto3
 import psycopg
 import pytest
 from psycopg import errors
 
 from infinity_agents.adapters.dsql import AuroraDsql, DsqlConversationStore, DsqlDatabase, PostgreSql
+from infinity_agents.aws_clients import AwsClients
 from infinity_agents.conversation.content import Text
 from infinity_agents.conversation.effects import NotifyClosed, PlannedEffect
 from infinity_agents.conversation.ledger import CallState
@@ -303,10 +305,37 @@ async def test_a_missing_schema_names_the_remedy(bare_postgres_url, clock):
     await database.close()
 
 
-async def test_an_endpoint_that_is_none_is_named(clock):
-    store = DsqlConversationStore(DsqlDatabase(AuroraDsql("cluster.dsql.example", "infinity"), clock))
-    with pytest.raises(Misconfigured, match=r"DSQL_CLUSTER_ENDPOINT 'cluster.dsql.example' is no endpoint"):
-        await store.load(LoadRequest("root"))
+@pytest.mark.parametrize("endpoint", ["", "cluster.dsql.example", "abc.dsql.us-east-1.on.aws:5432", "abc.dsql..on.aws"])
+def test_an_endpoint_that_is_none_is_named(endpoint):
+    with pytest.raises(Misconfigured, match=f"DSQL_CLUSTER_ENDPOINT '{endpoint}' is no endpoint"):
+        AuroraDsql(endpoint, "infinity", AwsClients())
+
+
+@pytest.mark.parametrize("session_token", [None, "a/session+token=="])
+@pytest.mark.parametrize("user", ["admin", "infinity"])
+def test_a_token_for_dsql_is_the_one_that_the_aws_client_makes(monkeypatch, user, session_token):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.delenv("AWS_SESSION_TOKEN", raising=False)
+    if session_token:
+        monkeypatch.setenv("AWS_SESSION_TOKEN", session_token)
+    monkeypatch.setattr("botocore.auth.get_current_datetime", lambda: datetime(2026, 11, 29, 12, 0, 1, tzinfo=UTC))
+    client = boto3.session.Session().client("dsql", region_name="eu-west-1")
+    make = client.generate_db_connect_admin_auth_token if user == "admin" else client.generate_db_connect_auth_token
+    host = "abc.dsql.us-east-1.on.aws"
+    assert AuroraDsql(host, user, AwsClients()).token() == make(host, "us-east-1", 900)
+
+
+async def test_no_credentials_for_dsql_is_a_wrong_setting_that_is_not_tried_again(clock, monkeypatch, tmp_path):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    database = DsqlDatabase(AuroraDsql("abc.dsql.us-east-1.on.aws", "infinity", AwsClients()), clock)
+    with pytest.raises(Misconfigured, match="no AWS credentials were found"):
+        await database.rows(b"SELECT 1")
+    assert not clock.slept
 
 
 async def test_a_connection_to_dsql_has_a_token_of_its_own_and_checks_the_certificate(clock, monkeypatch):
@@ -319,7 +348,7 @@ async def test_a_connection_to_dsql_has_a_token_of_its_own_and_checks_the_certif
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     monkeypatch.setattr(psycopg.AsyncConnection, "connect", connect)
-    database = DsqlDatabase(AuroraDsql("abc.dsql.us-east-1.on.aws", "infinity"), clock)
+    database = DsqlDatabase(AuroraDsql("abc.dsql.us-east-1.on.aws", "infinity", AwsClients()), clock)
     with pytest.raises(StoreUnavailable, match=r"Aurora DSQL at abc.*, as infinity cannot be connected to"):
         await database.rows(b"SELECT 1")
     assert len(asked) == 6

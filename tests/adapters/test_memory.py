@@ -8,15 +8,18 @@ from infinity_agents.adapters.memory import (
     MemoryStateStore,
     MemoryTimers,
 )
+from infinity_agents.adapters.memory_records import MemoryRecords
 from infinity_agents.conversation.outputs import Output
 from infinity_agents.testing.contracts import (
     BlobStoreContract,
     ConversationStoreContract,
     InputQueueContract,
     OutputLogContract,
+    RecordTableContract,
     StateStoreContract,
     TimersContract,
 )
+from infinity_agents.testing.doubles import FrozenClock
 
 
 class TestMemoryConversationStore(ConversationStoreContract):
@@ -80,3 +83,12 @@ class TestMemoryBlobStore(BlobStoreContract):
 
     async def reopen(self):
         return MemoryBlobStore(self.store.data)
+
+
+class TestMemoryRecords(RecordTableContract):
+    async def make(self):
+        self.clock = FrozenClock()
+        return MemoryRecords(self.clock)
+
+    def pass_time(self, time):
+        self.clock.advance(time.total_seconds())

@@ -11,6 +11,7 @@ from infinity_agents.aws.leading import Leader
 from infinity_agents.aws.sandbox import Sandbox
 from infinity_agents.aws.telemetry import Telemetry
 from infinity_agents.conversation.content import Text
+from infinity_agents.conversation.events import Skipped, StepFinished
 from infinity_agents.conversation.messages import InputMessage, ToolResult
 from infinity_agents.errors import FenceLost, Misconfigured, ModelInvalid, StoreUnavailable
 from infinity_agents.testing.scripted_model import ScriptedModel, breaks, calls, heard, says
@@ -383,3 +384,12 @@ async def test_metrics_are_one_line_and_name_no_thread(capsys):
     await world.say("thread-1", "two")
     await world.invoked(await world.received())
     assert "ColdStarts" not in capsys.readouterr().out
+
+
+def test_deferred_messages_are_among_the_metrics(capsys):
+    telemetry = Telemetry("leader")
+    telemetry.observe(StepFinished("thread-1", Skipped(), deferred=2))
+    telemetry.observe(StepFinished("thread-2", Skipped(), deferred=1))
+    telemetry.flush()
+    fields = json.loads(capsys.readouterr().out)
+    assert (fields["Slices"], fields["Deferred"]) == ([2], [3])

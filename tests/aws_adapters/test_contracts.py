@@ -2,11 +2,17 @@
 
 import pytest
 
+from infinity_agents.adapters.dynamo_records import DynamoRecords
 from infinity_agents.adapters.dynamodb import DynamoStateStore
 from infinity_agents.adapters.s3 import S3BlobStore
 from infinity_agents.adapters.scheduler import AwsTimers
 from infinity_agents.testing.aws import Firing, SqsPoller
-from infinity_agents.testing.contracts import BlobStoreContract, StateStoreContract, TimersContract
+from infinity_agents.testing.contracts import (
+    BlobStoreContract,
+    RecordTableContract,
+    StateStoreContract,
+    TimersContract,
+)
 from infinity_agents.testing.doubles import FrozenClock
 
 
@@ -28,6 +34,15 @@ class TestS3BlobStore(OnAws, BlobStoreContract):
         return S3BlobStore(self.clients, self.deployed.bucket)
 
     reopen = make
+
+
+class TestDynamoRecords(OnAws, RecordTableContract):
+    async def make(self):
+        self.clock = FrozenClock()
+        return DynamoRecords(self.clients, self.deployed.table, self.clock)
+
+    def pass_time(self, time):
+        self.clock.advance(time.total_seconds())
 
 
 class FiringAwsTimers:

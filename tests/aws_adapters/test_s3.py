@@ -60,3 +60,11 @@ async def test_somebody_elses_write_at_the_same_moment_may_be_waited_for(aws, st
 async def test_a_bucket_that_is_not_there_is_a_wrong_setting(clients):
     with pytest.raises(Misconfigured, match="NoSuchBucket"):
         await S3BlobStore(clients, "nobody").get(KEY)
+
+
+async def test_a_value_that_may_not_be_read_or_is_not_there_names_both_permissions(aws, deployed, store):
+    aws.faults = [Fault("s3", "GET", 403, "AccessDenied")]
+    with pytest.raises(
+        Misconfigured, match=rf"AccessDenied.*'{deployed.bucket}', or s3:ListBucket"
+    ):
+        await store.get(KEY)

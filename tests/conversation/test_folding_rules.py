@@ -640,7 +640,10 @@ class TestChoices:
         fold_batch(slice_, [theirs(UserChoiceResponse("c", index, user_id="ada")) for index in (0, 1)])
         assert [text for text in effects(slice_) if text.startswith("answer")] == ["answer c with 0"]
         assert [output.type for output in outputs(slice_)][1:] == ["user_choice_complete"] * 2
-        assert all(output.details == {"choice_id": "c"} for output in outputs(slice_)[1:])
+        assert [output.details for output in outputs(slice_)[1:]] == [
+            {"choice_id": "c", "user_id": "ada"},
+            {"choice_id": "c"},
+        ]
 
     def test_a_second_question_of_one_call_replaces_the_first(self):
         slice_ = self.slice()

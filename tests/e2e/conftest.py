@@ -31,8 +31,8 @@ __all__ = ["aws", "clients", "deployed", "running_aws"]
 
 SOURCES = Path(__file__).parents[2] / "src"
 MODEL = "global.anthropic.claude-sonnet-4-6"
-PATIENCE = 60.0
-FUNCTION_SECONDS = 10.0
+PATIENCE = 180.0
+FUNCTION_SECONDS = 20.0
 """The functions' timeout. A thread whose function was killed waits for that and ten seconds more."""
 
 

@@ -1,5 +1,6 @@
 """From ``aws sqs send-message`` to the output queue, through functions that run as processes of their own."""
 
+import asyncio
 import json
 from datetime import UTC, datetime, timedelta
 
@@ -9,6 +10,7 @@ from infinity_agents.conversation.content import plain_text
 from infinity_agents.conversation.history import ToolResultEntry, UserEntry
 from infinity_agents.testing.doubles import FrozenClock
 from infinity_agents.testing.scripted_model import calls, says
+from tests.e2e.conftest import PATIENCE
 
 WORDS = {
     "What time is it in Tokyo?": calls("get_time", {"timezone": "Asia/Tokyo"}),
@@ -66,8 +68,9 @@ async def test_a_long_sleep_is_schedulers(agent):
     agent.send(body_of("Wait for twenty minutes.", "sleepy"), "sleepy", "1")
     call = await agent.told("tool_call")
     assert call["tool"] == "sleep"
-    while not (schedules := await agent.schedules()):
-        pass
+    async with asyncio.timeout(PATIENCE):
+        while not (schedules := await agent.schedules()):  # noqa: ASYNC110 - what makes it is another process
+            await asyncio.sleep(0.05)
     [schedule] = schedules
     assert schedule["ActionAfterCompletion"] == "DELETE"
     clock = FrozenClock(begun + timedelta(minutes=19))

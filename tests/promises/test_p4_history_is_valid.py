@@ -123,29 +123,34 @@ ACTIONS: tuple[Callable[[World, str, int], Awaitable[None]], ...] = (
 )
 
 
-@settings(max_examples=120, deadline=None)
-@given(
-    st.lists(
-        st.tuples(st.integers(0, len(ACTIONS) - 1), st.sampled_from(THREADS), st.integers(0, 40)),
-        min_size=1,
-        max_size=40,
-    )
+SEQUENCES = st.lists(
+    st.tuples(st.integers(0, len(ACTIONS) - 1), st.sampled_from(THREADS), st.integers(0, 40)), min_size=1, max_size=40
 )
-def test_p4_history_stays_valid_whatever_comes(sequence: list[tuple[int, str, int]]) -> None:
-    async def run() -> None:
-        model = ScriptedModel(unruly, window=1000)
-        world = World(in_memory(), model, tools=("search", "subscribe"))
-        await world.boot()
-        for action, thread, number in sequence:
-            await ACTIONS[action](world, thread, number)
-        await world.say("a", "the end")
-        for _ in range(150):
-            if not await world.turn():
-                break
-        for request in model.requests:
-            assert not list(faults(request.entries))
-        await world.state()  # It looks at every thread's own history.
-        for overview in await world.adapters.conversations.threads():
-            assert overview.thread.closed or overview.pending is None or overview.pending.state == "open"
+TOOLS = ("search", "subscribe")
 
-    asyncio.run(run())
+
+def an_unruly_model() -> ScriptedModel:
+    """Return a model that does everything that a model can do."""
+    return ScriptedModel(unruly, window=1000)
+
+
+async def live(world: World, sequence: list[tuple[int, str, int]]) -> None:
+    """Have all this happen to ``world``, and see that no history was ever broken and nothing is left open."""
+    await world.boot()
+    for action, thread, number in sequence:
+        await ACTIONS[action](world, thread, number)
+    await world.say("a", "the end")
+    for _ in range(150):
+        if not await world.turn():
+            break
+    for request in world.model.requests:  # type: ignore[attr-defined] - it is a ScriptedModel
+        assert not list(faults(request.entries))
+    await world.state()  # It looks at every thread's own history.
+    for overview in await world.adapters.conversations.threads():
+        assert overview.thread.closed or overview.pending is None or overview.pending.state == "open"
+
+
+@settings(max_examples=120, deadline=None)
+@given(SEQUENCES)
+def test_p4_history_stays_valid_whatever_comes(sequence: list[tuple[int, str, int]]) -> None:
+    asyncio.run(live(World(in_memory(), an_unruly_model(), tools=TOOLS), sequence))

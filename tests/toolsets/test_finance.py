@@ -187,6 +187,10 @@ class TestPolling:
         assert (await poll(market, store, pushed)).told == 0
 
 
+async def a_key():
+    return "a-key"
+
+
 class TestMarkets:
     @pytest.mark.parametrize(("given", "meant"), [("brk.b", "BRK.B"), (" aapl ", "AAPL"), ("^gspc", "^GSPC")])
     def test_symbols(self, given, meant):
@@ -223,19 +227,20 @@ class TestMarkets:
             asked.append(request)
             return answer
 
-        market = Finnhub("a-key", httpx.AsyncClient(transport=httpx.MockTransport(respond)))
+        market = Finnhub(a_key, httpx.AsyncClient(transport=httpx.MockTransport(respond)))
         if told is None:
             assert (await market.quote("BRK.B")).price == Decimal("501.25")
         else:
             with pytest.raises(NoQuote, match=told):
                 await market.quote("BRK.B")
         assert asked[0].url.params["symbol"] == "BRK.B"
+        assert asked[0].headers["X-Finnhub-Token"] == "a-key"
         assert "a-key" not in str(asked[0].url)
 
     async def test_finnhubs_news(self):
         items = [{"id": 1, "headline": "Interest rates", "url": "https://example.com", "datetime": 1_790_000_000}, "x"]
         market = Finnhub(
-            "k", httpx.AsyncClient(transport=httpx.MockTransport(lambda _: httpx.Response(200, json=items)))
+            a_key, httpx.AsyncClient(transport=httpx.MockTransport(lambda _: httpx.Response(200, json=items)))
         )
         assert [article.id for article in await market.news("interest RATES")] == ["1"]
 

@@ -4,11 +4,13 @@ import asyncio
 import http.cookiejar
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-
-import httpx
+from typing import TYPE_CHECKING
 
 from ..errors import Misconfigured
 from ..ports.http import HttpResponse, HttpUnreachable
+
+if TYPE_CHECKING:
+    import httpx
 
 BearerTokens = Callable[[str], Awaitable[str]]
 """Returns the secret of that name."""
@@ -17,9 +19,6 @@ Signer = Callable[[str, str, Mapping[str, str], bytes], Mapping[str, str]]
 
 # A proxy of the environment is for the world, not for this machine.
 _UNPROXIED = {"all://localhost": None, "all://127.0.0.1": None, "all://[::1]": None}
-
-# What httpx lets through beside its own: a host that is no name, a port that is no port, a group of these.
-_FAILURES = (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError, OverflowError, ExceptionGroup)
 
 # It logs the URL of every request, and some URLs are secrets.
 if logging.getLogger("httpx").level == logging.NOTSET:
@@ -54,6 +53,10 @@ class HttpxClient:
             HttpUnreachable: no whole answer within ``timeout`` seconds, or a longer one than ``max_bytes``.
             Misconfigured: ``auth`` is unknown, or nothing was passed that serves it.
         """
+        import httpx  # noqa: PLC0415 - it takes long to import, and a slice without a tool does not need it
+
+        # What httpx lets through beside its own: a host that is no name, a port that is no port, a group of these.
+        failures = (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError, OverflowError, ExceptionGroup)
         # Compressed answers could be far larger than what was read of them.
         sent = {"Accept-Encoding": "identity", **(headers or {})}
         sent |= await self._proof(auth, method, url, sent, body or b"")
@@ -62,7 +65,7 @@ class HttpxClient:
                 return await self._answer(method, url, sent, body, max_bytes)
         except TimeoutError as error:
             raise HttpUnreachable(f"no answer within {timeout:g} seconds") from error
-        except _FAILURES as error:
+        except failures as error:
             raise HttpUnreachable(str(error) or type(error).__name__) from error
 
     async def aclose(self) -> None:
@@ -82,7 +85,9 @@ class HttpxClient:
                     raise HttpUnreachable(f"the answer has more than {max_bytes} bytes")
             return HttpResponse(response.status_code, bytes(answer))
 
-    def _opened(self) -> httpx.AsyncClient:
+    def _opened(self) -> "httpx.AsyncClient":
+        import httpx  # noqa: PLC0415 - as above
+
         if self._client is None:
             cookies = http.cookiejar.CookieJar(http.cookiejar.DefaultCookiePolicy(allowed_domains=[]))
             self._client = httpx.AsyncClient(

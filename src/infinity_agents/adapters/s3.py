@@ -43,6 +43,12 @@ class S3BlobStore:
         except AwsRefused as error:
             if error.code == "NoSuchKey":
                 raise KeyError(sha256) from error
+            if error.code == "AccessDenied":
+                raise AwsRefused(
+                    f"{error}; the role may lack s3:GetObject on the bucket {self._bucket!r}, or s3:ListBucket, "
+                    "without which S3 says the same of a value that is not there",
+                    error.code,
+                ) from error
             raise
         return bytes(answer["Body"])
 

@@ -8,13 +8,15 @@ import hashlib
 import hmac
 import re
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 from urllib.parse import quote
-
-import httpx
 
 from ..aws_clients import AwsCredentials
 from ..errors import Misconfigured
 from ..ports.clock import Clock
+
+if TYPE_CHECKING:
+    import httpx
 
 _HOST = re.compile(r"(?:.+\.(?P<service>lambda-url|execute-api))\.(?P<region>[a-z0-9-]+)\.(?:on\.aws|amazonaws\.com.*)")
 _SERVICES = {"lambda-url": "lambda", "execute-api": "execute-api"}
@@ -24,6 +26,14 @@ _UNSIGNED = frozenset(
     {"accept", "accept-encoding", "authorization", "connection", "expect", "transfer-encoding", "user-agent"}
     | {"x-amzn-trace-id"}
 )
+
+
+def is_aws_url(url: str) -> bool:
+    """Return whether ``url`` is one of a Lambda function or of API Gateway, which may want a signature."""
+    import httpx  # noqa: PLC0415 - it takes long to import, and a slice without a tool does not need it
+
+    sent = httpx.URL(url)
+    return sent.scheme == "https" and _HOST.fullmatch(sent.host) is not None
 
 
 class SigV4Signer:
@@ -53,6 +63,8 @@ class SigV4Signer:
             Misconfigured: there are no credentials, or no region.
             StoreUnavailable: the credentials cannot be fetched at the moment.
         """
+        import httpx  # noqa: PLC0415 - as above
+
         # As httpx spells it on the wire.
         sent = httpx.URL(url)
         service, region = self._scope(sent.host)
@@ -93,7 +105,7 @@ class SigV4Signer:
         return self._service, self._region
 
 
-def _canonical_target(url: httpx.URL) -> tuple[str, str]:
+def _canonical_target(url: "httpx.URL") -> tuple[str, str]:
     """Return the path, escaped once more as all services but S3 want it, and the sorted query."""
     path, _, query = url.raw_path.decode("ascii").partition("?")
     pairs = sorted(pair.partition("=")[::2] for pair in query.split("&") if pair)

@@ -29,6 +29,7 @@ _BATCH = 10
 _TRIES = 3
 _LONGEST_INVISIBLE = 43_200
 _HELD_SECONDS = 120
+_SHOWN_SECONDS = 30
 _LONGEST_REASON = 4_000
 _SHORT_DETAIL = 1_000
 
@@ -152,6 +153,49 @@ class SqsReceipts:
             if not left:
                 return
         raise StoreUnavailable(f"sqs {operation}: {len(left)} of {len(receipts)} failed: {told[0]['Code']}")
+
+
+class SqsOutputReader:
+    """Takes what people are told off the standard queue ``queue_url``; what is taken, no other reader sees."""
+
+    def __init__(self, clients: AwsClients, queue_url: str) -> None:
+        self._clients = clients
+        self._queue_url = queue_url
+        self._receipts = SqsReceipts(clients, queue_url)
+
+    async def receive(self, *, wait: int) -> Sequence[tuple[str, Output]]:
+        """Return up to ten outputs, each with its receipt, waiting ``wait`` seconds for the first.
+
+        They come again after 30 seconds unless they are taken. What is no output is left where it is.
+
+        Raises:
+            StoreUnavailable: the queue could not be reached.
+        """
+        answer = await self._clients.call(
+            "sqs",
+            "receive_message",
+            QueueUrl=self._queue_url,
+            MaxNumberOfMessages=_BATCH,
+            VisibilityTimeout=_SHOWN_SECONDS,
+            WaitTimeSeconds=wait,
+        )
+        received = []
+        for message in answer.get("Messages", ()):
+            try:
+                received.append((message["ReceiptHandle"], wire_outputs.decode(message["Body"])))
+            except (ValueError, LookupError, TypeError, AttributeError):
+                _log.warning("the output queue holds a message that is no output: %s", message["MessageId"])
+        return received
+
+    async def take(self, receipts: Sequence[str]) -> None:
+        """Take these off the queue, now that somebody has seen them."""
+        if receipts:
+            await self._receipts.delete(receipts)
+
+    async def leave(self, receipts: Sequence[str]) -> None:
+        """Leave these to other readers, at once."""
+        if receipts:
+            await self._receipts.hide(receipts, seconds=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,9 @@ class Telemetry:
     def observe(self, event: AgentEvent) -> None:
         """Count ``event``."""
         match event:
-            case StepFinished(outcome=outcome, round_trips=round_trips):
+            case StepFinished(outcome=outcome, deferred=deferred, round_trips=round_trips):
                 self.count("Slices")
+                self.count("Deferred", deferred)
                 self.count("Rounds", round_trips.get("model", 0))
                 self.count("RoundTrips", sum(round_trips.values()))
                 if isinstance(outcome, Failed):

@@ -1,5 +1,6 @@
 """Builds the adapters of each function from its environment: once per sandbox, at its first invocation."""
 
+import json
 import logging
 import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -29,12 +30,17 @@ from ..settings import (
     MigrateEnvironment,
     ReceiverEnvironment,
     RelayEnvironment,
+    SlackAccess,
+    SlackReceiverEnvironment,
+    SlackResponderEnvironment,
 )
 from ..wire.keys import Keyring
 from .telemetry import Telemetry, log_as_json
 
 if TYPE_CHECKING:
     from ..adapters.dsql import DsqlDatabase, Migrated
+    from ..slack.receiver import SlackRequests
+    from ..slack.responder import SlackResponder
     from .leading import Leader
 
 _KEYS_KEPT = timedelta(minutes=5)
@@ -65,10 +71,10 @@ async def leader() -> "Leader":
     state = DynamoStateStore(clients, environment.dynamodb_table_name, clock)
     tool_sets = await _tool_sets(environment, state)
     http = HttpxClient(
-        bearer=_Secrets(clients).value, signer=SigV4Signer(clients.credentials, clock, region=clients.region)
+        bearer=Secrets(clients).value, signer=SigV4Signer(clients.credentials, clock, region=clients.region)
     )
     services = Services(
-        conversations=_conversations(environment),
+        conversations=_conversations(environment, clients),
         state=state,
         model=_model(environment.model_id),
         inputs=SqsInputSender(clients, environment.input_queue_url),
@@ -101,7 +107,7 @@ async def leader() -> "Leader":
             clock=clock,
         ),
         environment.max_receive_count,
-        Telemetry(LeaderEnvironment.FUNCTION),
+        Telemetry(os.environ.get("AWS_LAMBDA_FUNCTION_NAME", LeaderEnvironment.FUNCTION)),
     )
 
 
@@ -132,7 +138,7 @@ async def keeper() -> tuple[Keeper, DeadLetters]:
     environment, clients, clock = KeeperEnvironment.read(os.environ), AwsClients(), SystemClock()
     input_url = environment.input_queue_url
     keeper = Keeper(
-        conversations=_conversations(environment),
+        conversations=_conversations(environment, clients),
         state=DynamoStateStore(clients, environment.dynamodb_table_name, clock),
         inputs=SqsInputSender(clients, input_url),
         outputs=SqsOutputSender(clients, environment.output_queue_url),
@@ -148,6 +154,63 @@ async def keeper() -> tuple[Keeper, DeadLetters]:
     return keeper, delayed
 
 
+async def slack_receiver() -> "SlackRequests":
+    """Return what answers Slack's requests; raise as ``leader`` does."""
+    from ..adapters.httpx_client import HttpxClient
+    from ..adapters.slack_web import SlackWebClient
+    from ..slack.files import SlackFiles
+    from ..slack.receiver import SlackReceiver, SlackRequests
+
+    log_as_json(SlackReceiverEnvironment.FUNCTION)
+    environment, clients, clock = SlackReceiverEnvironment.read(os.environ), AwsClients(), SystemClock()
+    access = SlackAccess.parse(environment.slack_allowed, everyone=environment.slack_allow_everyone is not None)
+    secret = await _secret(clients, environment.slack_signing_secret_arn, environment.slack_signing_secret)
+    token = await _secret(clients, environment.slack_bot_token_arn, environment.slack_bot_token)
+    web = SlackWebClient(token, url=environment.slack_api_url)
+    receiver = SlackReceiver(
+        inputs=SqsInputSender(clients, environment.input_queue_url),
+        state=DynamoStateStore(clients, environment.dynamodb_table_name, clock),
+        blobs=S3BlobStore(clients, environment.blob_bucket),
+        web=web,
+        files=SlackFiles(web, HttpxClient(), token, environment.slack_api_url, clock),
+        access=access,
+        clock=clock,
+        inline_bytes=AgentSettings().inline_bytes,
+    )
+    return SlackRequests(receiver, secret, partial(_take_later, clients))
+
+
+SLACK_LATER = "infinity_slack_event"
+"""The one key of an event that the receiver of Slack sends itself: the payload whose files are to be fetched."""
+
+
+async def _take_later(clients: AwsClients, payload: Mapping[str, object]) -> None:
+    """Have this function take the payload once more, when it has answered."""
+    await clients.call(
+        "lambda",
+        "invoke",
+        FunctionName=os.environ["AWS_LAMBDA_FUNCTION_NAME"],
+        InvocationType="Event",
+        Payload=json.dumps({SLACK_LATER: payload}).encode(),
+    )
+
+
+async def slack_responder() -> "tuple[SlackResponder, SqsReceipts]":
+    """Return what posts to Slack, and the receipts of the output queue; raise as ``leader`` does."""
+    from ..adapters.slack_web import SlackWebClient
+    from ..slack.responder import SlackResponder
+
+    log_as_json(SlackResponderEnvironment.FUNCTION)
+    environment, clients = SlackResponderEnvironment.read(os.environ), AwsClients()
+    token = await _secret(clients, environment.slack_bot_token_arn, environment.slack_bot_token)
+    web = SlackWebClient(token, url=environment.slack_api_url)
+    return SlackResponder(web, SystemClock()), SqsReceipts(clients, environment.output_queue_url)
+
+
+async def _secret(clients: AwsClients, arn: str | None, value: str | None) -> str:
+    return value or "" if arn is None else (await Secrets(clients).value(arn)).strip()
+
+
 Migrate = Callable[[str | None, Sequence[str]], Awaitable["Migrated"]]
 """Migrates, and lets the role of that name, and whoever acts as one of these IAM roles, use the database."""
 
@@ -155,15 +218,36 @@ Migrate = Callable[[str | None, Sequence[str]], Awaitable["Migrated"]]
 async def migrated_database() -> Migrate:
     """Return the way to migrate the database that the environment variables name; raise as ``leader`` does."""
     log_as_json(MigrateEnvironment.FUNCTION)
-    return partial(_migrate, _database(MigrateEnvironment.read(os.environ)))
+    return partial(migrate_database, named_database(os.environ))
 
 
-async def _migrate(database: "DsqlDatabase", role: str | None, iam_role_arns: Sequence[str]) -> "Migrated":
+def named_database(environ: Mapping[str, str]) -> "DsqlDatabase":
+    """Return the database to migrate that ``environ`` names.
+
+    Raises:
+        Misconfigured: it names none, or both kinds.
+    """
+    return _database(MigrateEnvironment.read(environ), AwsClients())
+
+
+async def migrate_database(
+    database: "DsqlDatabase",
+    role: str | None,
+    iam_role_arns: Sequence[str],
+    progress: Callable[[str], None] | None = None,
+) -> "Migrated":
+    """Migrate ``database``, and let ``role`` and the IAM roles use it; ``progress`` is told each statement before.
+
+    Raises:
+        Misconfigured: its user may not do that, or it is of a newer release.
+        StoreUnavailable: it cannot be reached; it may be tried again.
+    """
     from ..adapters.dsql import migrate
 
-    migrated = await migrate(database, role=role, progress=_say_nothing)
+    progress = progress or _say_nothing
+    migrated = await migrate(database, role=role, progress=progress)
     for arn in iam_role_arns:
-        await migrate(database, role=role, iam_role_arn=arn, progress=_say_nothing)
+        await migrate(database, role=role, iam_role_arn=arn, progress=progress)
     return migrated
 
 
@@ -218,7 +302,7 @@ class _SecretKeys(Mapping[str, bytes]):
         if now < self._read_again_at:
             return
         try:
-            self._keys = Keyring.parse(await _Secrets(self._clients).value(self._arn)).keys
+            self._keys = Keyring.parse(await Secrets(self._clients).value(self._arn)).keys
         except StoreUnavailable as error:
             if not self._keys:
                 raise
@@ -226,7 +310,7 @@ class _SecretKeys(Mapping[str, bytes]):
         self._read_again_at = now + _KEYS_KEPT
 
 
-class _Secrets:
+class Secrets:
     """The secrets of Secrets Manager, each read once in the life of a sandbox."""
 
     def __init__(self, clients: AwsClients) -> None:
@@ -248,19 +332,22 @@ class _Secrets:
         return self._known[arn]
 
 
-def _database(environment: LeaderEnvironment | KeeperEnvironment | MigrateEnvironment) -> "DsqlDatabase":
+def _database(
+    environment: LeaderEnvironment | KeeperEnvironment | MigrateEnvironment, clients: AwsClients
+) -> "DsqlDatabase":
     from ..adapters.dsql import AuroraDsql, DsqlDatabase, PostgreSql
 
     clock = SystemClock()
     if environment.database_url is not None:
         return DsqlDatabase(PostgreSql(environment.database_url), clock)
-    return DsqlDatabase(AuroraDsql(environment.dsql_cluster_endpoint or "", environment.dsql_db_user or ""), clock)
+    cluster = AuroraDsql(environment.dsql_cluster_endpoint or "", environment.dsql_db_user or "", clients)
+    return DsqlDatabase(cluster, clock)
 
 
-def _conversations(environment: LeaderEnvironment | KeeperEnvironment) -> ConversationStore:
+def _conversations(environment: LeaderEnvironment | KeeperEnvironment, clients: AwsClients) -> ConversationStore:
     from ..adapters.dsql import DsqlConversationStore
 
-    return DsqlConversationStore(_database(environment))
+    return DsqlConversationStore(_database(environment, clients))
 
 
 def _model(model_id: str) -> Model:

@@ -40,9 +40,9 @@ from ..conversation.messages import Control, UserChoiceResponse
 from ..conversation.outputs import Output
 from ..conversation.threads import Choice
 from ..errors import InfinityError, Misconfigured
-from ..local.wiring import LocalAgent
 from ..runtime.notices import SET_ASIDE
 from .following import News, Place, end_of, keep_place, news_since, place_shown
+from .opening import Agent
 from .rendering import call_text, came, doing_text, entry_text, note, output_text, thread_trees
 from .waiting import counted
 
@@ -101,7 +101,7 @@ class Screen(Protocol):
 class Chat:
     """One conversation on one screen. It is an ``Observer``, for the host that may run in this process."""
 
-    def __init__(self, agent: LocalAgent, thread_id: str, screen: Screen) -> None:
+    def __init__(self, agent: Agent, thread_id: str, screen: Screen) -> None:
         """Take the conversation of ``thread_id``.
 
         Raises:

@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import os
 import re
 import tomllib
 from collections.abc import Sequence
@@ -13,34 +14,64 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from ..conversation.content import shown
 from ..errors import Misconfigured
+from ..mcp.servers import HttpServer, McpServer, StdioServer, name_of, server_of, valid_name
 from ..rap.toolsets import ToolSetConfig, parse_tools_config
 from ..settings import AgentSettings
+
+_LONGEST_NAME = 32
 
 NAME = "infinity.toml"
 """The file that is read where the command line names none."""
 
 
 @dataclass(frozen=True, slots=True)
+class Stack:
+    """A stack of CloudFormation, and which of its agents is meant; ``None`` where it has but one."""
+
+    name: str
+    agent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class McpConfig:
+    """An MCP server, and the name that its tools begin with."""
+
+    name: str
+    server: McpServer
+
+
+@dataclass(frozen=True, slots=True)
 class AgentConfig:
-    """One agent: its file, its model, its tool servers, its settings. ``source`` is the file that says so."""
+    """One agent: its file, its model, its tool servers, its settings. ``source`` is the file that says so.
+
+    Where there is a ``stack``, the agent is the one deployed by it, and the rest is for the stack to say.
+    """
 
     file: Path = Path("agent.db")
     model: str = "demo"
     base_url: str | None = None
     tool_servers: tuple[ToolSetConfig, ...] = ()
+    mcp_servers: tuple[McpConfig, ...] = ()
     settings: AgentSettings = field(default_factory=AgentSettings)
     source: Path | None = None
+    stack: Stack | None = None
+
+    @property
+    def place(self) -> str:
+        """Where the agent lives, as people call it."""
+        return str(self.file) if self.stack is None else f"the stack {self.stack.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """What the command line says; what it says wins. ``tool_servers`` stand in place of those of the file."""
+    """What the command line says; what it says wins. Its servers of either kind stand in place of those of the file."""
 
     config: Path | None = None
     file: Path | None = None
     model: str | None = None
     base_url: str | None = None
     tool_servers: Sequence[str] = ()
+    mcp_servers: Sequence[str] = ()
     prompt: str | None = None
 
 
@@ -55,6 +86,9 @@ def configured(flags: Flags) -> AgentConfig:
     if flags.tool_servers:
         servers = tuple(_server("--tool-server", {"url": url}) for url in flags.tool_servers)
         config = replace(config, tool_servers=_distinct(servers, "--tool-server"))
+    if flags.mcp_servers:
+        mcp = tuple(_mcp_server("--mcp", _McpServer(server=text)) for text in flags.mcp_servers)
+        config = replace(config, mcp_servers=_distinct_mcp(mcp, "--mcp"))
     if flags.prompt is not None:
         config = replace(config, settings=replace(config.settings, system_prompt=flags.prompt))
     return replace(
@@ -111,6 +145,20 @@ class _ToolServer(BaseModel):
         return {"url": said} if isinstance(said, str) else said
 
 
+class _McpServer(BaseModel):
+    model_config = _STRICT
+
+    server: str
+    name: str | None = None
+    env: list[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]] = []
+    bearer_env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_text(cls, said: Any) -> Any:
+        return {"server": said} if isinstance(said, str) else said
+
+
 _ALLOWED: dict[Any, Any] = {int: Annotated[int, Field(ge=1)], float: Annotated[float, Field(gt=0)]}
 _TYPES = get_type_hints(AgentSettings)
 _limits: dict[str, Any] = {
@@ -131,10 +179,16 @@ class _File(BaseModel):
     prompt: str | None = None
     prompt_file: str | None = None
     tool_servers: list[_ToolServer] = []
+    mcp_servers: list[_McpServer] = []
     limits: _Limits = _Limits()
 
 
-_KEYS: dict[str, type[BaseModel]] = {"": _File, "tool_servers": _ToolServer, "limits": _Limits}
+_KEYS: dict[str, type[BaseModel]] = {
+    "": _File,
+    "tool_servers": _ToolServer,
+    "mcp_servers": _McpServer,
+    "limits": _Limits,
+}
 """The keys of the file, by the table that they stand in."""
 
 
@@ -148,6 +202,13 @@ def _config(source: Path, text: str, file: _File) -> AgentConfig:
         model=file.model,
         base_url=file.base_url,
         tool_servers=_distinct(servers, str(source)),
+        mcp_servers=_distinct_mcp(
+            tuple(
+                _mcp_server(f"{source}:{_line(text, ('mcp_servers', number, 'server'))}", server)
+                for number, server in enumerate(file.mcp_servers)
+            ),
+            str(source),
+        ),
         settings=AgentSettings(system_prompt=_prompt(source, text, file), **file.limits.model_dump()),
         source=source,
     )
@@ -189,6 +250,36 @@ def _distinct(servers: tuple[ToolSetConfig, ...], place: str) -> tuple[ToolSetCo
     return servers
 
 
+def _mcp_server(place: str, said: _McpServer) -> McpConfig:
+    try:
+        server = server_of(said.server)
+    except Misconfigured as error:
+        raise Misconfigured(f"{place}: {error}") from error
+    missing = [name for name in (*said.env, said.bearer_env) if name and name not in os.environ]
+    if missing:
+        raise Misconfigured(f"{place}: the environment variable {missing[0]} is not set; export it")
+    if isinstance(server, StdioServer):
+        if said.bearer_env:
+            raise Misconfigured(f"{place}: bearer_env is for a URL; name the variables that a command sees in env")
+        server = StdioServer(server.command, {name: os.environ[name] for name in said.env})
+    elif said.env:
+        raise Misconfigured(f"{place}: env is for a command; name the variable with a URL's token in bearer_env")
+    elif said.bearer_env:
+        server = HttpServer(server.url, {"authorization": f"Bearer {os.environ[said.bearer_env]}"})
+    name = said.name or name_of(server)
+    if valid_name(name) != name or not 0 < len(name) <= _LONGEST_NAME:
+        raise Misconfigured(f"{place}: the name {name[:60]!r} must be 1 to {_LONGEST_NAME} of letters, digits, _ and -")
+    return McpConfig(name, server)
+
+
+def _distinct_mcp(servers: tuple[McpConfig, ...], place: str) -> tuple[McpConfig, ...]:
+    names = [server.name for server in servers]
+    for name in names:
+        if names.count(name) > 1:
+            raise Misconfigured(f"{place}: two MCP servers have the name {name!r}; give one a name in the file")
+    return servers
+
+
 # What is wrong, and where.
 
 
@@ -202,7 +293,9 @@ def _wrong(location: tuple[str | int, ...], problem: Any) -> str:
     if problem["type"] == "missing":
         return "this key must be there"
     if problem["type"] == "model_type":
-        wanted = "a URL or a table" if location[0] == "tool_servers" else "a table"
+        wanted = {"tool_servers": "a URL or a table", "mcp_servers": "a URL, a command or a table"}.get(
+            str(location[0]), "a table"
+        )
         return f"input should be {wanted}, and this is {str(problem['input'])[:60]!r}"
     if problem["type"] != "extra_forbidden":
         return f"{problem['msg'][0].lower()}{problem['msg'][1:]}, and this is {str(problem['input'])[:60]!r}"
@@ -211,7 +304,7 @@ def _wrong(location: tuple[str | int, ...], problem: Any) -> str:
     known = list(_KEYS[table].model_fields)
     for other, model in _KEYS.items():
         if other != table and name in model.model_fields:
-            where = f"below [{other}]" if other == "limits" else "below [[tool_servers]]" if other else "at the top"
+            where = f"below [{other}]" if other == "limits" else f"below [[{other}]]" if other else "at the top"
             return f"this key stands {where}, {'before the first [table]' if not other else 'not here'}"
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f"unknown key; did you mean {near[0]!r}?" if near else f"unknown key; the keys here are {', '.join(known)}"

@@ -18,7 +18,7 @@ from ..local.models import provider_of
 from ..local.wiring import LocalAgent
 from ..rap.asgi import listening_socket
 from .config import AgentConfig, Flags, configured
-from .opening import log_to_stderr, visiting
+from .opening import log_to_stderr, visiting_file
 from .options import version_of
 from .rendering import duration, put, put_json, stdout
 from .tooling import asked, client
@@ -107,7 +107,7 @@ async def _file(config: AgentConfig) -> AsyncIterator[Finding]:
         yield Finding("file", "warning", f"{config.file} is not there yet", "infinity chat, serve or send makes it")
         return
     try:
-        async with visiting(config) as agent:
+        async with visiting_file(config) as agent:
             threads = len(await agent.services.conversations.threads())
             size = config.file.stat().st_size
             yield Finding("file", "ok", f"{config.file}, {size // 1024} KB, {counted(threads, 'thread')}")

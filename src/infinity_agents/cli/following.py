@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from ..conversation.history import Entry
 from ..conversation.outputs import Output
 from ..conversation.threads import Choice
-from ..local.wiring import LocalAgent
 from ..ports.conversations import NO_ENTRIES, LoadRequest, Snapshot
+from .opening import Agent
 from .waiting import ThreadState, states
 
 _VIEW = "infinity-chat"
@@ -45,7 +45,7 @@ class News:
         return [(name, choice) for name, state in self.family.items() for choice in state.snapshot.choices]
 
 
-async def news_since(agent: LocalAgent, thread_id: str, place: Place) -> News:
+async def news_since(agent: Agent, thread_id: str, place: Place) -> News:
     """Return what has come in the conversation since ``place``."""
     snapshot = await agent.services.conversations.load(LoadRequest(thread_id, known_to=place.position))
     root_id = snapshot.thread.root_id if snapshot else thread_id
@@ -67,7 +67,7 @@ async def news_since(agent: LocalAgent, thread_id: str, place: Place) -> News:
     )
 
 
-async def _entries(agent: LocalAgent, snapshot: Snapshot, position: int) -> Sequence[Entry]:
+async def _entries(agent: Agent, snapshot: Snapshot, position: int) -> Sequence[Entry]:
     """Return the thread's own entries from ``position`` on."""
     thread = snapshot.thread
     start = max(position, thread.base)
@@ -81,19 +81,19 @@ def _is_an_entry(output: Output, thread_id: str) -> bool:
     return output.thread_id == thread_id and output.type in {"message", "tool_call"}
 
 
-async def place_shown(agent: LocalAgent, thread_id: str) -> Place | None:
+async def place_shown(agent: Agent, thread_id: str) -> Place | None:
     """Return how far the conversation was shown the last time; ``None`` where it never was."""
     kept = (await agent.services.state.views(thread_id)).get(_VIEW)
     return None if kept is None else Place(kept["position"], kept["output"])
 
 
-async def keep_place(agent: LocalAgent, thread_id: str, place: Place) -> None:
+async def keep_place(agent: Agent, thread_id: str, place: Place) -> None:
     """Remember how far the conversation has been shown."""
     content = {"position": place.position, "output": place.output}
     await agent.services.state.put_view(thread_id, _VIEW, content, agent.services.clock.now().timestamp())
 
 
-async def end_of(agent: LocalAgent, thread_id: str) -> int:
+async def end_of(agent: Agent, thread_id: str) -> int:
     """Return the position that the thread's next entry will have; 0 where there is no thread yet."""
     snapshot = await agent.services.conversations.load(LoadRequest(thread_id, known_to=NO_ENTRIES))
     return snapshot.thread.end if snapshot else 0

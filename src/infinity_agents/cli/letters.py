@@ -7,10 +7,9 @@ from typing import Any
 from rich.text import Text
 
 from ..conversation.content import shown
-from ..local.wiring import LocalAgent
 from ..ports.queues import DeadLetter
 from .config import AgentConfig
-from .opening import visiting
+from .opening import Agent, visiting
 from .reading import NotThere
 from .rendering import clock_time, note, put, put_json, stderr, stdout
 from .waiting import counted
@@ -60,7 +59,7 @@ async def put_back(config: AgentConfig, queue_ids: Sequence[str]) -> None:
     async with visiting(config) as agent:
         await _each(config, queue_ids, agent.queue.redrive, "is on the queue again")
         if agent.hosted_by is None:
-            put(stderr(), note(f"nobody hosts {config.file} now: `infinity serve` or `infinity chat` does"))
+            put(stderr(), note(f"nobody hosts {config.place} now: `infinity serve` or `infinity chat` does"))
 
 
 async def forget(config: AgentConfig, queue_ids: Sequence[str]) -> None:
@@ -85,10 +84,10 @@ async def _each(
 
 
 def _not_there(queue_id: str, config: AgentConfig) -> NotThere:
-    return NotThere(f"there is no dead letter {queue_id!r} in {config.file}; `infinity dead-letters list` lists them")
+    return NotThere(f"there is no dead letter {queue_id!r} in {config.place}; `infinity dead-letters list` lists them")
 
 
-def _line(letter: DeadLetter, agent: LocalAgent) -> Text:
+def _line(letter: DeadLetter, agent: Agent) -> Text:
     tries = counted(letter.receive_count, "try", "tries")
     when = clock_time(letter.parked_at, agent.services.clock.now())
     return Text.assemble(

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..errors import Misconfigured
+
 if TYPE_CHECKING:
     from .config import AgentConfig, Flags
 
@@ -33,7 +35,29 @@ ToolServerOption = Annotated[
     list[str] | None,
     typer.Option("--tool-server", "-t", help="The base URL of a tool server; may be given again.", show_default=False),
 ]
+McpOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--mcp",
+        help="An MCP server: a URL, or a command such as 'uvx mcp-server-time'; may be given again.",
+        show_default=False,
+    ),
+]
 PromptOption = Annotated[str | None, typer.Option("--prompt", help="The agent's system prompt.", show_default=False)]
+
+StackOption = Annotated[
+    str | None,
+    typer.Option(
+        "--stack",
+        "-s",
+        help="An agent on AWS, by its stack; AWS_REGION and AWS_PROFILE say where.",
+        show_default=False,
+    ),
+]
+AgentOption = Annotated[
+    str | None,
+    typer.Option("--agent", help="Which agent of the stack, where there are several.", show_default=False),
+]
 
 
 def flags_of(
@@ -43,12 +67,21 @@ def flags_of(
     model: str | None = None,
     base_url: str | None = None,
     tool_servers: Sequence[str] | None = None,
+    mcp_servers: Sequence[str] | None = None,
     prompt: str | None = None,
 ) -> "Flags":
     """Return what the command line says."""
     from .config import Flags
 
-    return Flags(config, file, model=model, base_url=base_url, tool_servers=tool_servers or (), prompt=prompt)
+    return Flags(
+        config,
+        file,
+        model=model,
+        base_url=base_url,
+        tool_servers=tool_servers or (),
+        mcp_servers=mcp_servers or (),
+        prompt=prompt,
+    )
 
 
 def agent_config(
@@ -58,16 +91,39 @@ def agent_config(
     model: str | None = None,
     base_url: str | None = None,
     tool_servers: Sequence[str] | None = None,
+    mcp_servers: Sequence[str] | None = None,
     prompt: str | None = None,
+    stack: str | None = None,
+    agent: str | None = None,
 ) -> "AgentConfig":
-    """Return what the command line and the configuration file say together.
+    """Return what the command line and the configuration file say together; with a ``stack``, no file is asked.
 
     Raises:
-        Misconfigured: the file cannot be read, or says what it cannot.
+        Misconfigured: the file cannot be read, or says what it cannot, or a flag does not go with ``stack``.
     """
-    from .config import configured
+    from .config import AgentConfig, Stack, configured
 
-    return configured(flags_of(file, config, model=model, base_url=base_url, tool_servers=tool_servers, prompt=prompt))
+    if stack is not None:
+        given = {"--file": file, "--config": config, "--model": model, "--base-url": base_url, "--prompt": prompt}
+        others = [
+            name for name, value in {**given, "--tool-server": tool_servers, "--mcp": mcp_servers}.items() if value
+        ]
+        if others:
+            raise Misconfigured(f"{others[0]} is for an agent in a file, and --stack names a deployed one; drop one")
+        return AgentConfig(stack=Stack(stack, agent))
+    if agent is not None:
+        raise Misconfigured("--agent chooses among the agents of a stack; name that with --stack")
+    return configured(
+        flags_of(
+            file,
+            config,
+            model=model,
+            base_url=base_url,
+            tool_servers=tool_servers,
+            mcp_servers=mcp_servers,
+            prompt=prompt,
+        )
+    )
 
 
 def version_of(package: str) -> str | None:

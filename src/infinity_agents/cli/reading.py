@@ -9,17 +9,20 @@ from rich.text import Text
 from ..conversation.content import shown
 from ..conversation.outputs import Output
 from ..errors import InfinityError
-from ..local.wiring import LocalAgent
 from ..ports.conversations import NO_ENTRIES, LoadRequest
 from ..wire import history as stored
 from ..wire import outputs as wire_outputs
-from .config import AgentConfig
-from .opening import visiting
+from .config import AgentConfig, Stack
+from .opening import Agent, deployed, visiting
 from .rendering import entry_text, hanging, note, put, put_json, stderr, stdout, thread_json, thread_label, thread_trees
 from .waiting import counted, state_of, states
 
 _LOOK_EVERY = 0.2
 _LAST = 10
+_LONG_POLL = 3
+"""Seconds that SQS waits for an output: less than the client waits for an answer."""
+_LET_OTHERS = 1.0
+"""Seconds for which what is for other threads is left to other readers."""
 
 
 class NotThere(InfinityError):
@@ -42,13 +45,16 @@ async def say(config: AgentConfig, thread_id: str, text: str, message_id: str | 
             how = "is on the queue for" if message_id is None else "is sent, unless its id was used before, to"
             put(stdout(), Text(f"message {sent} {how} {shown(thread_id)}"))
         if host is None:
-            put(stderr(), note(f"nobody hosts {config.file} now: `infinity serve` or `infinity chat` does"))
+            put(stderr(), note(f"nobody hosts {config.place} now: `infinity serve` or `infinity chat` does"))
 
 
 async def print_outputs(
     config: AgentConfig, thread_id: str | None, since: int | None, *, follows: bool, as_json: bool
 ) -> None:
     """Print what people were told from behind the place ``since`` on, or else the last ten; then what they are told."""
+    if config.stack is not None:
+        await _take_outputs(config.stack, thread_id, follows=follows, as_json=as_json)
+        return
     console = stdout()
     async with visiting(config) as agent:
         place = await _ten_before_the_end(agent, thread_id) if since is None else since
@@ -70,7 +76,32 @@ async def print_outputs(
                 await asyncio.sleep(_LOOK_EVERY)
 
 
-async def _ten_before_the_end(agent: LocalAgent, thread_id: str | None) -> int:
+async def _take_outputs(stack: Stack, thread_id: str | None, *, follows: bool, as_json: bool) -> None:
+    """Print what is on the output queue, and take it off; what is for other threads stays."""
+    console, printed = stdout(), set[str]()
+    async with deployed(stack) as agent:
+        while True:
+            page = await agent.told.receive(wait=_LONG_POLL if follows else 1)
+            wanted = [one for one in page if thread_id in {None, one[1].group_id, one[1].thread_id}]
+            for _, output in wanted:
+                # A standard queue may deliver twice.
+                if output.output_id in printed:
+                    continue
+                printed.add(output.output_id)
+                if as_json:
+                    put_json(wire_outputs.to_json(output))
+                elif output.text:
+                    put(console, _output_line(None, output))
+            await agent.told.take([receipt for receipt, _ in wanted])
+            others = [receipt for receipt, output in page if all(output is not mine for _, mine in wanted)]
+            await agent.told.leave(others)
+            if not wanted and not follows:
+                return
+            if others and not wanted:
+                await asyncio.sleep(_LET_OTHERS)
+
+
+async def _ten_before_the_end(agent: Agent, thread_id: str | None) -> int:
     if thread_id is None:
         return max(await agent.outputs_log.last_place() - _LAST, 0)
     snapshot = await agent.services.conversations.load(LoadRequest(thread_id, known_to=NO_ENTRIES))
@@ -85,9 +116,9 @@ async def _ten_before_the_end(agent: LocalAgent, thread_id: str | None) -> int:
 _STYLES = {"tool_call": "cyan", "error": "red", "oauth_required": "yellow", "user_choice_required": "yellow"}
 
 
-def _output_line(place: int, output: Output) -> Text:
+def _output_line(place: int | None, output: Output) -> Text:
     text = shown(output.text).removeprefix(f"[{output.thread_id}] ").replace("\n", "\n    ")
-    line = Text(f"{place} {shown(output.thread_id)} ", style="dim")
+    line = Text(f"{'' if place is None else f'{place} '}{shown(output.thread_id)} ", style="dim")
     return line.append(f"{output.type} ", style=_STYLES.get(output.type, "bold")).append(text, style="not dim")
 
 
@@ -124,7 +155,7 @@ async def print_threads(config: AgentConfig, thread_id: str | None, limit: int, 
         if len(found) == limit:
             put(stderr(), note(f"these are the first {limit}; --limit shows more"))
         if host is None and (unheard or any(state.waits for state in found)):
-            put(stderr(), note(f"nobody hosts {config.file} now, so nothing goes on: `infinity serve` hosts it"))
+            put(stderr(), note(f"nobody hosts {config.place} now, so nothing goes on: `infinity serve` hosts it"))
 
 
 async def print_transcript(config: AgentConfig, thread_id: str, at: int | None, *, raw: bool, as_json: bool) -> None:
@@ -160,4 +191,4 @@ async def print_transcript(config: AgentConfig, thread_id: str, at: int | None, 
 
 
 def _no_thread(thread_id: str, config: AgentConfig) -> str:
-    return f"there is no thread {thread_id!r} in {config.file}; `infinity threads` lists what there is"
+    return f"there is no thread {thread_id!r} in {config.place}; `infinity threads` lists what there is"

@@ -8,8 +8,8 @@ from typing import Literal
 from ..conversation.content import shown
 from ..conversation.ledger import Call, CallState
 from ..conversation.threads import Thread
-from ..local.wiring import LocalAgent
 from ..ports.conversations import NO_ENTRIES, LoadRequest, Snapshot
+from .opening import Agent
 
 WaitKind = Literal["slice", "person", "limit", "tool", "time", "event", "late_tool", "subscription"]
 
@@ -58,7 +58,7 @@ class ThreadState:
         return "waiting" if self.waits else "idle"
 
 
-async def states(agent: LocalAgent, root_id: str | None = None, *, limit: int = 1000) -> Sequence[ThreadState]:
+async def states(agent: Agent, root_id: str | None = None, *, limit: int = 1000) -> Sequence[ThreadState]:
     """Return the threads, of one root or of all, as they are; roots before children."""
     queued = await agent.queue.outstanding()
     found = []

@@ -100,13 +100,15 @@ class Noted:
 class StepFinished:
     """The thread's part of the step is over.
 
-    ``heard`` names the messages folded, ``did`` what came of them, ``round_trips`` counts the calls to each port.
+    ``heard`` names the messages folded, ``did`` what came of them, ``deferred`` counts those that wait, and
+    ``round_trips`` the calls to each port.
     """
 
     thread_id: str
     outcome: StepOutcome
     heard: tuple[str, ...] = ()
     did: tuple[str, ...] = ()
+    deferred: int = 0
     round_trips: Mapping[str, int] = field(default_factory=dict)
 
 

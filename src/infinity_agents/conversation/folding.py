@@ -517,7 +517,7 @@ def _fold_choice_response(slice_: Slice, message: InputMessage, answer: UserChoi
     call = slice_.calls[choice.id]
     slice_.plan(AnswerChoice(call.id, choice.response_url, selected, call.tool_set))
     slice_.record(call.with_clock_running(slice_.now))
-    slice_.dismiss_choice(choice.id, f"{choice.prompt}: {choice.choices[selected]}")
+    slice_.dismiss_choice(choice.id, f"{choice.prompt}: {choice.choices[selected]}", answered_by=who)
 
 
 # Subscriptions, reports, parents.

@@ -237,14 +237,16 @@ class Slice:
             )
         )
 
-    def dismiss_choice(self, choice_id: str, text: str = "The question is no longer open.") -> None:
+    def dismiss_choice(
+        self, choice_id: str, text: str = "The question is no longer open.", *, answered_by: str | None = None
+    ) -> None:
         """Close the question, where it is open, and tell people."""
         if self.choices.pop(choice_id, None) is None:
             return
         self.choices_opened.pop(choice_id, None)
         self.choices_closed.append(choice_id)
         self.plan(CopyState("choice", choice_id))
-        self.tell("user_choice_complete", text, choice_id=choice_id)
+        self.tell("user_choice_complete", text, choice_id=choice_id, user_id=answered_by)
 
     def cancel(self, call: Call) -> None:
         """Have the running call or subscription ended, and its timer or server told."""

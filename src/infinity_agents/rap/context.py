@@ -24,7 +24,7 @@ class ToolContext:
         invocation: rap.Invocation,
         *,
         sender: CallbackSender,
-        questions: "OpenQuestions",
+        questions: "OpenQuestions | None",
         base_url: str,
         confirmed: asyncio.Event,
     ) -> None:
@@ -56,7 +56,7 @@ class ToolContext:
 
     @property
     def handle(self) -> str:
-        """The text by which ``push`` finds the subscription that this call starts, from any process, at any time.
+        """The text by which this call is found, from any process, at any time: by ``push`` and ``ToolServer.answer``.
 
         It is a secret: whoever has it can speak to the conversation.
         """
@@ -68,7 +68,10 @@ class ToolContext:
         Raises:
             Undelivered: the runtime did not take the question.
             ValueError: there are no choices, or ``default`` is none of them.
+            RuntimeError: this server runs where an answer would not find it, as on Lambda.
         """
+        if self._questions is None:
+            raise RuntimeError("a tool cannot ask here, the answer would not find it; offer the choices as an argument")
         with self._questions.opened(self.call_id, len(choices), default) as question:
             await self._post(
                 rap.ChoiceCallback(

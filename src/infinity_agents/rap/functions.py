@@ -26,12 +26,13 @@ from ..wire.inputs import explain
 class FunctionTool:
     """A function, what the model is told of it, and how the model's arguments become its own.
 
-    What a ``is_subscription`` returns only confirms it; its events come later.
+    What a ``is_subscription`` returns only confirms it; its events come later. Without a model of its ``arguments``,
+    the function takes them as they come, with the context.
     """
 
     function: Callable[..., Any]
     offered: rap.OfferedTool
-    arguments: type[BaseModel]
+    arguments: type[BaseModel] | None
     parameters: tuple[str, ...]
     context_parameter: str | None
     is_subscription: bool
@@ -85,6 +86,11 @@ class FunctionTool:
             raise Misconfigured(f"a parameter of the tool {name} has a type without a JSON form: {error}") from error
         return cls(function, offered, arguments, tuple(definitions), context_parameter, is_subscription)
 
+    @classmethod
+    def declared(cls, offered: rap.OfferedTool, function: Callable[..., Any]) -> "FunctionTool":
+        """Return the tool that is told of as ``offered``, and carried out by ``function(arguments, context)``."""
+        return cls(function, offered, None, ("arguments",), "context", is_subscription=False)
+
     @property
     def is_generator(self) -> bool:
         """Whether calling the function gives the events themselves."""
@@ -96,6 +102,8 @@ class FunctionTool:
         Raises:
             ValueError: the arguments are not what the function takes; the text names them.
         """
+        if self.arguments is None:
+            return {"arguments": arguments, "context": context}
         try:
             checked = self.arguments.model_validate(arguments)
         except ValidationError as error:

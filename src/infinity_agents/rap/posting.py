@@ -4,14 +4,15 @@ import asyncio
 import json
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any
 
 import httpx
 from pydantic import BaseModel, ValidationError
 
 from ..conversation.content import without_surrogates
 from ..wire import rap
-from .results import Event
+from .results import Event, succeeded_call
 
 MAX_CALLBACK = 5_500_000
 """The largest callback that is posted, in bytes: Lambda takes 6 MB, in which JSON is escaped once more."""
@@ -23,6 +24,8 @@ LONGEST_PAUSE = 60.0
 CALLBACK_TIMEOUT = 30.0
 """Seconds that the runtime has to take a callback."""
 
+Sign = Callable[[str, str, Mapping[str, str], bytes], Mapping[str, str]]
+"""Returns the headers that sign (method, URL, headers, body); none where the URL wants no signature."""
 Outgoing = rap.ResultCallback | rap.EventCallback | rap.OauthCallback | rap.ChoiceCallback | rap.ViewCallback
 
 # A proxy of the environment is for the world, not for this machine.
@@ -45,10 +48,11 @@ class Undelivered(Exception):
 
 
 class CallbackSender:
-    """Posts callbacks over one long-lived client, which is opened at the first one."""
+    """Posts callbacks over one long-lived client, which is opened at the first one; ``sign`` signs each of them."""
 
-    def __init__(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+    def __init__(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep, sign: Sign | None = None) -> None:
         self._sleep = sleep
+        self.sign = sign
         self._client: httpx.AsyncClient | None = None
 
     async def post(self, url: str, callback: Outgoing, *, patience: float = PATIENCE) -> None:
@@ -85,6 +89,8 @@ class CallbackSender:
         if self._client is None:
             self._client = httpx.AsyncClient(timeout=CALLBACK_TIMEOUT, follow_redirects=False, mounts=_UNPROXIED)
         headers = {"Content-Type": "application/json"}
+        if self.sign is not None:
+            headers |= self.sign("POST", url, headers, body)
         try:
             async with self._client.stream("POST", url, content=body, headers=headers) as answer:
                 text = await anext(answer.aiter_text(500), "")
@@ -116,13 +122,23 @@ async def push(
         await sender.aclose()
 
 
+async def answer_with(
+    sender: CallbackSender, handle: str, value: Any, *, is_error: bool = False, patience: float = PATIENCE
+) -> None:
+    """Post ``value`` as the result of the call behind ``handle``; ``is_error`` says that it is what went wrong.
+
+    Raises:
+        Undelivered: the runtime did not take it, in ``patience`` seconds of pauses.
+        ValueError: the handle is none, or the value has no JSON form or is larger than 5.5 MB.
+    """
+    about = _read(handle)
+    result = succeeded_call(about.group_id, about.tool_call_id, about.call_id, value)
+    await sender.post(about.callback_url, result.model_copy(update={"is_error": is_error}), patience=patience)
+
+
 async def push_with(sender: CallbackSender, handle: str, event: Event, *, patience: float = PATIENCE) -> None:
     """Post ``event`` over ``sender``; raises what ``push`` does."""
-    try:
-        about = _Handle.model_validate_json(handle)
-    except ValidationError as error:
-        # Its text would repeat the handle, which is a secret.
-        raise ValueError("this is not a handle of a subscription; pass the text that ctx.handle gave") from error
+    about = _read(handle)
     callback = rap.EventCallback(
         group_id=about.group_id,
         tool_call_id=about.tool_call_id,
@@ -136,9 +152,12 @@ async def push_with(sender: CallbackSender, handle: str, event: Event, *, patien
 
 
 def handle_of(invocation: rap.Invocation) -> str:
-    """Return the text by which events of the call can be pushed; a secret, as its callback URL is."""
+    """Return the text by which the call can be answered and its events pushed; a secret, as its callback URL is."""
     return _Handle(
-        callback_url=invocation.callback_url, group_id=invocation.group_id, tool_call_id=invocation.id
+        callback_url=invocation.callback_url,
+        group_id=invocation.group_id,
+        tool_call_id=invocation.id,
+        call_id=invocation.call_id,
     ).model_dump_json()
 
 
@@ -146,6 +165,15 @@ class _Handle(BaseModel):
     callback_url: str
     group_id: str
     tool_call_id: str
+    call_id: str | None = None
+
+
+def _read(handle: str) -> _Handle:
+    try:
+        return _Handle.model_validate_json(handle)
+    except ValidationError as error:
+        # Its text would repeat the handle, which is a secret.
+        raise ValueError("this is not a handle of a call; pass the text that ctx.handle gave") from error
 
 
 def _pauses(patience: float) -> Iterator[float]:

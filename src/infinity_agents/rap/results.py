@@ -4,6 +4,7 @@ import base64
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, assert_never
 
 from pydantic_core import to_jsonable_python
@@ -82,8 +83,28 @@ class Event:
     event_id: str | None = None
 
 
+class Later(Enum):
+    """What a tool returns whose call is answered later, by its handle, from whatever process hears of the outcome."""
+
+    LATER = "later"
+
+
+LATER = Later.LATER
+
+
 def succeeded(invocation: rap.Invocation, value: Any, *, subscription: bool = False) -> rap.ResultCallback:
     """Return the callback that answers ``invocation`` with what its function returned.
+
+    Raises:
+        ValueError: it has no JSON form.
+    """
+    return succeeded_call(invocation.group_id, invocation.id, invocation.call_id, value, subscription=subscription)
+
+
+def succeeded_call(
+    thread_id: str, call_id: str, models_id: str | None, value: Any, *, subscription: bool = False
+) -> rap.ResultCallback:
+    """Return the callback that answers a call with ``value``; ``models_id`` is the model's own id of it.
 
     Raises:
         ValueError: it has no JSON form.
@@ -92,9 +113,9 @@ def succeeded(invocation: rap.Invocation, value: Any, *, subscription: bool = Fa
     parts = _parts(result.content)
     only_text = parts[0].text if len(parts) == 1 and isinstance(parts[0], rap.TextPart) else None
     return rap.ResultCallback(
-        group_id=invocation.group_id,
-        id=invocation.id,
-        call_id=invocation.call_id,
+        group_id=thread_id,
+        id=call_id,
+        call_id=models_id,
         text=only_text,
         content=parts if only_text is None else None,
         display_as=tuple(_segment(shown).to_json() for shown in result.display) or None,

@@ -20,7 +20,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Protocol, TypedDict, TypeVar, Unpack, overload
 
 from pydantic import ValidationError
 
@@ -31,10 +31,21 @@ from .asgi import Receive, Refused, Scope, Send, answer, body_of, listening_sock
 from .context import CHOICE_PATH, OpenQuestions, ToolContext
 from .functions import FunctionTool, in_thread
 from .loop_watch import LoopWatch
-from .posting import CallbackSender, Undelivered, handle_of, push, push_with
-from .results import Diff, Event, Image, Result, event_of, failed, shortened, succeeded
+from .posting import CallbackSender, Sign, Undelivered, answer_with, handle_of, push, push_with
+from .results import LATER, Diff, Event, Image, Result, event_of, failed, shortened, succeeded
 
-__all__ = ["Diff", "Event", "Image", "Result", "ToolContext", "ToolOptions", "ToolServer", "Undelivered", "push"]
+__all__ = [
+    "LATER",
+    "Diff",
+    "Event",
+    "Image",
+    "Result",
+    "ToolContext",
+    "ToolOptions",
+    "ToolServer",
+    "Undelivered",
+    "push",
+]
 
 MAX_REQUEST = 8 * 1024 * 1024
 """The largest body that a server takes, in bytes."""
@@ -50,6 +61,16 @@ LAST_WORDS = 5.0
 _log = logging.getLogger(__name__)
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+class Declared(Protocol):
+    """Carries out a tool that was declared with a schema of its own."""
+
+    async def __call__(self, *, arguments: Mapping[str, Any], context: ToolContext) -> Any:
+        """Return what any tool may return."""
+        ...
+
+
+Take = Callable[[rap.Invocation, str], Awaitable[None]]
+"""Sees to it that an invocation at the base URL is carried out, and returns once that is sure."""
 
 
 class ToolOptions(TypedDict, total=False):
@@ -104,6 +125,7 @@ class ToolServer:
         self._url = url.rstrip("/") if url else None
         self._bearer_token = bearer_token
         self._sender = CallbackSender(sleep)
+        self._take: Take | None = None
         self._tools: dict[str, FunctionTool] = {}
         self._cancel_hooks: list[Callable[..., Any]] = []
         self._close_hooks: list[Callable[..., Any]] = []
@@ -153,6 +175,14 @@ class ToolServer:
         """
         return self._offering(function, options, is_subscription=True)
 
+    def declare(self, offered: rap.OfferedTool, function: Declared) -> None:
+        """Offer a tool whose schema is known and no function's: ``function(arguments=…, context=…)`` carries it out.
+
+        Raises:
+            Misconfigured: there is a tool of that name.
+        """
+        self._add(FunctionTool.declared(offered, function))
+
     def _offering(self, function: Callable[..., Any] | None, options: ToolOptions, *, is_subscription: bool) -> Any:
         promises = dict(options)
         display_script: Any = promises.pop("display_script", None)
@@ -166,12 +196,15 @@ class ToolServer:
                 display_script=display_script,
                 is_subscription=is_subscription,
             )
-            if tool.offered.name in self._tools:
-                raise Misconfigured(f"the tool {tool.offered.name} stands there twice; rename one of the functions")
-            self._tools[tool.offered.name] = tool
+            self._add(tool)
             return function
 
         return offer if function is None else offer(function)
+
+    def _add(self, tool: FunctionTool) -> None:
+        if tool.offered.name in self._tools:
+            raise Misconfigured(f"the tool {tool.offered.name} stands there twice; rename one of the functions")
+        self._tools[tool.offered.name] = tool
 
     def on_cancel(self, function: Function) -> Function:
         """Have ``function(thread_id, call_id)`` called when nobody wants a call's result or events any more.
@@ -203,6 +236,62 @@ class ToolServer:
             ValueError: the handle is none, or the text is larger than 5.5 MB.
         """
         await push_with(self._sender, handle, Event(text, associative, final, event_id))
+
+    async def answer(self, handle: str, value: Any, *, is_error: bool = False) -> None:
+        """Answer the call behind ``handle``, whose tool returned ``LATER``, with anything that a tool may return.
+
+        Raises:
+            Undelivered: the runtime did not take it, in some four minutes.
+            ValueError: the handle is none, or the value has no JSON form or is larger than 5.5 MB.
+        """
+        await answer_with(self._sender, handle, value, is_error=is_error)
+
+    # ----------------------------------------------------- a host of another kind
+
+    @property
+    def offered(self) -> tuple[rap.OfferedTool, ...]:
+        """What the model is told of each tool."""
+        return tuple(tool.offered for tool in self._tools.values())
+
+    def host(self, *, take: Take, sign: Sign) -> None:
+        """Have invocations taken by ``take``, which brings each of them to ``carry_out``, and callbacks signed.
+
+        That is for a host whose processes stop once they have answered. A person's choice would not find its way back
+        to the process that asked: ``ask`` is refused there.
+        """
+        self._take = take
+        self._sender.sign = sign
+
+    async def carry_out(self, invocation: rap.Invocation, base_url: str, *, seconds: float) -> None:
+        """Carry a call out to its end; what is not over after ``seconds`` ends in an error result that says so.
+
+        Raises:
+            Undelivered: the runtime did not take the result.
+        """
+        running = _Running(invocation)
+        try:
+            async with asyncio.timeout(seconds):
+                await self._serve(running, base_url)
+        except TimeoutError:
+            text = f"{invocation.operation} was cut off after {seconds:.0f} seconds: its function has no more time"
+            if running.confirmed.is_set():
+                await self._push_last(running, f"{text}. The subscription has ended.", patience=0.0)
+            else:
+                result = failed(invocation, f"{text}. It may be done in part; look before you call it again.")
+                await self._sender.post(invocation.callback_url, result, patience=0.0)
+
+    async def refuse(self, invocation: rap.Invocation, text: str) -> None:
+        """Answer a call with an error for the model to read.
+
+        Raises:
+            Undelivered: the runtime did not take it, in some four minutes.
+        """
+        await self._sender.post(invocation.callback_url, failed(invocation, text))
+
+    async def settled(self) -> None:
+        """Return once the hooks that were called are done."""
+        if self._telling:
+            await asyncio.wait(self._telling)
 
     # --------------------------------------------------------------------- ASGI
 
@@ -249,7 +338,9 @@ class ToolServer:
             return self._manifest(base_url)
         body = await body_of(receive, MAX_REQUEST)
         try:
-            if is_choice:
+            if path == rap.INVOKE_PATH and self._take is not None:
+                await self._take(rap.parse_invocation(body), base_url)
+            elif is_choice:
                 self._questions.take(choice_key, rap.parse_notice(body, rap.ChoiceAnswer))
             else:
                 routes[path](body, base_url)
@@ -284,7 +375,7 @@ class ToolServer:
                 name=self.name,
                 description=self.description,
                 endpoint=base_url + rap.INVOKE_PATH,
-                tools=tuple(tool.offered for tool in self._tools.values()),
+                tools=self.offered,
             )
         except ValidationError as error:
             raise Refused(500, f"the server has no valid manifest: {explain(error)}") from error
@@ -361,7 +452,7 @@ class ToolServer:
         context = ToolContext(
             invocation,
             sender=self._sender,
-            questions=self._questions,
+            questions=self._questions if self._take is None else None,
             base_url=base_url,
             confirmed=running.confirmed,
         )
@@ -373,16 +464,21 @@ class ToolServer:
         if tool.is_generator:
             return await self._follow(running, tool.function(**keywords))
         result = await self._result(invocation, tool, keywords)
+        if result is None:
+            return None
         if running.confirmed.is_set():
             return await self._push_last(running, _text_of(result))
         return await self._deliver(result, invocation)
 
     async def _result(
         self, invocation: rap.Invocation, tool: FunctionTool, keywords: Mapping[str, Any]
-    ) -> rap.ResultCallback:
+    ) -> rap.ResultCallback | None:
+        """Return the result to be delivered; ``None`` where the tool answers later."""
         try:
             with self._watch.watching():
                 value = await tool.run(keywords)
+            if value is LATER and not tool.is_subscription:
+                return None
             return succeeded(invocation, value, subscription=tool.is_subscription)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a tool raises is for the model to read
             _log.exception("the tool %s failed in call %s", invocation.operation, invocation.id)

@@ -112,6 +112,7 @@ class ThreadHandle:
                 outcome,
                 heard=tuple(kind_of(delivery) for delivery in batch) if slice_ else (),
                 did=tuple(slice_.did) if slice_ else (),
+                deferred=len(slice_.deferred) if slice_ else 0,
                 round_trips=dict(run.round_trips),
             )
         )

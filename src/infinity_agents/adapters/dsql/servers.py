@@ -1,11 +1,14 @@
 """The two kinds of server, and how each is connected to."""
 
+import asyncio
+import re
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
+from ...aws_clients import AwsClients
 from ...errors import Misconfigured
 
 Connection = psycopg.AsyncConnection[Any]
@@ -19,6 +22,9 @@ _OPTIONS: Final[dict[str, Any]] = {
     "tcp_user_timeout": 10_000,
     "keepalives_idle": 30,
 }
+
+_ENDPOINT: Final = re.compile(r"[a-z0-9-]+\.dsql(?:-[a-z0-9-]+)?\.[a-z0-9-]+\.on\.aws")
+_TOKEN_SECONDS: Final = 900
 
 # Every statement of a step finds its rows by a key. Planned once, it costs half of being planned each time; planned
 # while the tables were small, it would go on reading them through when they are large.
@@ -94,10 +100,24 @@ class PostgreSql:
 
 @dataclass(frozen=True, slots=True)
 class AuroraDsql:
-    """An Aurora DSQL cluster, as the database user ``user`` (``DSQL_CLUSTER_ENDPOINT``, ``DSQL_DB_USER``)."""
+    """An Aurora DSQL cluster, as the database user ``user`` (``DSQL_CLUSTER_ENDPOINT``, ``DSQL_DB_USER``).
+
+    The credentials of ``clients`` must be allowed to ``dsql:DbConnect``, as ``admin`` to ``dsql:DbConnectAdmin``.
+
+    Raises:
+        Misconfigured: ``endpoint`` is not one of a cluster.
+    """
 
     endpoint: str
     user: str
+    clients: AwsClients
+
+    def __post_init__(self) -> None:
+        if not _ENDPOINT.fullmatch(self.endpoint):
+            raise Misconfigured(
+                f"DSQL_CLUSTER_ENDPOINT {self.endpoint!r} is no endpoint; it reads CLUSTER.dsql.REGION.on.aws, and the "
+                "console shows it"
+            )
 
     @property
     def name(self) -> str:
@@ -111,31 +131,34 @@ class AuroraDsql:
     def is_dsql(self) -> bool:
         return True
 
-    async def connect(self) -> Connection:
-        # Imported here: with boto3 it takes half a second, which only the first connection to DSQL has to pay.
-        import certifi
-        from aurora_dsql_psycopg import DSQLAsyncConnection
-        from botocore.exceptions import BotoCoreError
+    def token(self) -> str:
+        """Return what to connect with, in place of a password, within the next 15 minutes.
 
-        try:
-            # A token of its own for each connection: the cluster looks at it then, and never again.
-            connection: Connection = await DSQLAsyncConnection.connect(
-                host=self.endpoint,
-                user=self.user,
-                sslmode="verify-full",
-                # Not ``system``: where the driver's own OpenSSL looks for that differs from machine to machine.
-                sslrootcert=certifi.where(),
-                sslnegotiation="direct",
-                **_OPTIONS,
-            )
-        except ValueError as error:
-            raise Misconfigured(
-                f"DSQL_CLUSTER_ENDPOINT {self.endpoint!r} is no endpoint ({error}); it reads "
-                "CLUSTER.dsql.REGION.on.aws, and the console shows it"
-            ) from error
-        except BotoCoreError as error:
-            raise Misconfigured(
-                f"{self.name}: no token can be made ({error}); give this process AWS credentials that may "
-                "dsql:DbConnect (dsql:DbConnectAdmin as admin)"
-            ) from error
+        Raises:
+            Misconfigured: there are no AWS credentials.
+            StoreUnavailable: they cannot be fetched at the moment.
+        """
+        action = "DbConnectAdmin" if self.user == "admin" else "DbConnect"
+        url = f"https://{self.endpoint}/?Action={action}"
+        region = self.endpoint.split(".")[2]
+        signed = self.clients.presigned(url, service="dsql", region=region, seconds=_TOKEN_SECONDS)
+        return signed.removeprefix("https://")
+
+    async def connect(self) -> Connection:
+        # Imported here: a PostgreSQL of one's own need not be proved by these roots.
+        import certifi
+
+        connection: Connection = await psycopg.AsyncConnection.connect(
+            host=self.endpoint,
+            user=self.user,
+            dbname="postgres",
+            # A token of its own for each connection: the cluster looks at it then, and never again. Credentials may
+            # have to be fetched first.
+            password=await asyncio.to_thread(self.token),
+            sslmode="verify-full",
+            # Not ``system``: where the driver's own OpenSSL looks for that differs from machine to machine.
+            sslrootcert=certifi.where(),
+            sslnegotiation="direct",
+            **_OPTIONS,
+        )
         return connection

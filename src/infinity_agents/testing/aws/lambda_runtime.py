@@ -380,7 +380,8 @@ def _url_of(function: LambdaFunction, *, iam: bool) -> type["_Handler"]:
                 return self.answer(403, b'{"Message":"Forbidden"}')
             if len(body) > MAX_SYNCHRONOUS:
                 return self.answer(413, b'{"Message":"Request Entity Too Large"}')
-            reply = function.invoke(request_event(self.command, self.path, dict(self.headers.items()), body))
+            headers = {**dict(self.headers.items()), "X-Forwarded-Proto": "http"}
+            reply = function.invoke(request_event(self.command, self.path, headers, body))
             if reply.error is not None:
                 return self.answer(502, b"Internal Server Error")
             value = reply.value

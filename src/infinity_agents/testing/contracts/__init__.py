@@ -11,7 +11,7 @@ Some contracts also ask for ``reopen``: a fresh adapter over what survives a cra
 
 import pytest
 
-_MODULES = ("blobs", "conversations", "models", "outputs", "queues", "state", "timers")
+_MODULES = ("blobs", "conversations", "models", "outputs", "queues", "records", "state", "timers")
 
 # Without this, a broken promise would say "AssertionError" and not which values differ.
 pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in _MODULES))
@@ -21,6 +21,7 @@ from .conversations import ConversationStoreContract  # noqa: E402
 from .models import ModelContract, Provided, ServedModelContract  # noqa: E402
 from .outputs import OutputLogContract  # noqa: E402
 from .queues import InputQueueContract  # noqa: E402
+from .records import RecordTableContract  # noqa: E402
 from .state import StateStoreContract  # noqa: E402
 from .timers import TimersContract  # noqa: E402
 
@@ -31,6 +32,7 @@ __all__ = [
     "ModelContract",
     "OutputLogContract",
     "Provided",
+    "RecordTableContract",
     "ServedModelContract",
     "StateStoreContract",
     "TimersContract",

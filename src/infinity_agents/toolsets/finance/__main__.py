@@ -43,8 +43,12 @@ async def _market() -> AsyncIterator[Market]:
     if key is None:
         yield BundledMarket()
         return
+
+    async def known() -> str:
+        return key
+
     async with httpx.AsyncClient(timeout=10.0) as client:
-        yield Finnhub(key, client)
+        yield Finnhub(known, client)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
@@ -92,9 +92,15 @@ class BundledMarket:
 
 
 class Finnhub:
-    """The prices and the news of Finnhub, for which one needs a key of one's own."""
+    """The prices and the news of Finnhub, for which one needs a key of one's own; ``key`` returns it."""
 
-    def __init__(self, key: str, client: httpx.AsyncClient, *, url: str = "https://finnhub.io/api/v1") -> None:
+    def __init__(
+        self,
+        key: Callable[[], Awaitable[str]],
+        client: httpx.AsyncClient,
+        *,
+        url: str = "https://finnhub.io/api/v1",
+    ) -> None:
         self._key = key
         self._client = client
         self._url = url.rstrip("/")
@@ -123,11 +129,10 @@ class Finnhub:
         return [article for article in articles if all(word in article.headline.casefold() for word in words)]
 
     async def _get(self, path: str, **parameters: str) -> Any:
+        key = await self._key()
         try:
             # The key goes into a header: URLs are logged.
-            answer = await self._client.get(
-                f"{self._url}/{path}", params=parameters, headers={"X-Finnhub-Token": self._key}
-            )
+            answer = await self._client.get(f"{self._url}/{path}", params=parameters, headers={"X-Finnhub-Token": key})
             answer.raise_for_status()
             return answer.json()
         except httpx.HTTPStatusError as error:

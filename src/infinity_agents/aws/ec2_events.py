@@ -1,0 +1,49 @@
+"""The function that hears from EventBridge when an instance changes its state, and tells whoever waits for that."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from ..adapters.dynamo_records import DynamoRecords
+from ..adapters.ec2 import Ec2Instances
+from ..adapters.system import SystemClock
+from ..aws_clients import AwsClients
+from ..rap.posting import CallbackSender
+from ..settings import Ec2EventsEnvironment
+from ..toolsets.ec2 import heard
+from .sandbox import Sandbox
+from .tool_servers import signed
+
+_Ports = tuple[Ec2Instances, DynamoRecords, CallbackSender]
+
+
+async def _ports() -> _Ports:
+    environment, clients = Ec2EventsEnvironment.read(os.environ), AwsClients()
+    records = DynamoRecords(clients, environment.instances_table_name, SystemClock())
+    return Ec2Instances(clients), records, CallbackSender(sign=signed(clients))
+
+
+sandbox = Sandbox(_ports)
+
+
+def handler(event: Mapping[str, Any], context: object) -> None:
+    """Tell of the change in ``event``, an *EC2 Instance State-change Notification*.
+
+    Raises:
+        StoreUnavailable: not everybody was told; EventBridge tries again.
+        Undelivered: as above.
+    """
+    sandbox.run(lambda ports: _tell(*ports, event))
+
+
+async def _tell(cloud: Ec2Instances, records: DynamoRecords, sender: CallbackSender, event: Mapping[str, Any]) -> None:
+    detail = event["detail"]
+    await heard(
+        detail["instance-id"],
+        detail["state"],
+        event_id=event["id"],
+        at=event["time"],
+        cloud=cloud,
+        records=records,
+        sender=sender,
+    )

@@ -1,0 +1,68 @@
+"""The templates of the finance and the sandbox tool set: what their functions are told, and what they may do."""
+
+import aws_cdk as cdk
+import pytest
+
+from infinity_agents.settings import FinanceEnvironment, FinancePollerEnvironment, SandboxEnvironment
+from infinity_cdk import FinanceToolSet, InfinityAgent, SandboxToolSet
+from tests.infra.conftest import Synthesized, app_without_bundling
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def template():
+    stack = cdk.Stack(app_without_bundling(), "Stack")
+    agent = InfinityAgent(stack, "Agent", monitoring=False)
+    FinanceToolSet(agent, "Finance")
+    SandboxToolSet(agent, "Sandbox")
+    return Synthesized(stack)
+
+
+def told(function):
+    return {
+        name: value if isinstance(value, str) else "x" for name, value in function["Environment"]["Variables"].items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("prefix", "settings"),
+    [
+        ("AgentFinanceToolServer", FinanceEnvironment),
+        ("AgentFinancePoller", FinancePollerEnvironment),
+        ("AgentSandboxToolServer", SandboxEnvironment),
+    ],
+)
+def test_what_the_template_says_is_what_the_function_reads(template, prefix, settings):
+    variables = told(template.function(prefix))
+    assert settings.read(variables).written() == variables
+    assert template.function(prefix)["RecursiveLoop"] == "Allow"
+
+
+def test_the_market_is_looked_at_each_minute(template):
+    [rule] = [rule for name, rule in template.of_type("AWS::Events::Rule").items() if "Finance" in name]
+    assert rule["ScheduleExpression"] == "rate(1 minute)"
+    actions = {action for one in template.statements("AgentFinancePoller") for action in listed(one["Action"])}
+    assert "dynamodb:Query" in actions
+    assert "dynamodb:DeleteItem" not in actions
+
+
+def test_a_command_of_a_sandbox_can_do_no_more_than_its_function(template):
+    function = template.function("AgentSandboxToolServer")
+    assert function["PackageType"] == "Image"
+    assert function["FileSystemConfigs"][0]["LocalMountPath"] == function["Environment"]["Variables"]["SANDBOX_ROOT"]
+    [files] = template.of_type("AWS::EFS::FileSystem").values()
+    assert files["Encrypted"] is True
+    actions = {action for one in template.statements("AgentSandboxToolServer") for action in listed(one["Action"])}
+    services = {action.partition(":")[0] for action in actions}
+    assert services <= {"dynamodb", "elasticfilesystem", "lambda", "logs", "s3", "ec2"}
+
+
+def test_how_often_is_a_whole_number_of_minutes():
+    agent = InfinityAgent(cdk.Stack(app_without_bundling(), "Stack"), "Agent", monitoring=False)
+    with pytest.raises(ValueError, match="poll_every is 90 seconds"):
+        FinanceToolSet(agent, "Finance", poll_every=cdk.Duration.seconds(90))
+
+
+def listed(value):
+    return value if isinstance(value, list) else [value]
