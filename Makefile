@@ -11,9 +11,9 @@ export PIP_NO_INPUT := 1
 # What exists is checked: examples and tests may be absent from a partial tree.
 LINTED := $(wildcard src tests examples infra bench)
 TYPED := $(wildcard src examples infra)
-# The kinds of Lambda packages, and what synthesizes for AWS.
+# The kinds of Lambda packages; what is synthesized: the example agent and the minimal one.
 LAMBDA_LOCKS := $(basename $(notdir $(wildcard infra/infinity_cdk/locks/*.in)))
-SYNTHESIZED := $(or $(dir $(wildcard cdk.json infra/cdk.json examples/*/cdk.json)),.)
+SYNTHESIZED := . examples/minimal_agent
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

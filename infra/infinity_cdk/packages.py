@@ -224,8 +224,11 @@ def _data_of(package: Path) -> Iterator[Path]:
             yield path
 
 
-def _imported(module: str, path: Path) -> Iterator[str]:
+@functools.cache
+def _imported(module: str, path: Path) -> Sequence[str]:
+    """Return the modules that one imports, now or later, and the names that may be some."""
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    found: list[str] = []
     waiting: list[ast.AST] = [ast.parse(path.read_bytes())]
     while waiting:
         node = waiting.pop()
@@ -233,14 +236,15 @@ def _imported(module: str, path: Path) -> Iterator[str]:
             continue  # for mypy alone
         waiting += ast.iter_child_nodes(node)
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             above = package.rsplit(".", node.level - 1)[0] if node.level else ""
             base = ".".join(part for part in (above, node.module) if part)
-            yield base
-            yield from (f"{base}.{alias.name}" for alias in node.names)
+            found += [base, *(f"{base}.{alias.name}" for alias in node.names)]
+    return found
 
 
+@functools.cache
 def _package_root() -> Path:
     spec = importlib.util.find_spec("infinity_agents")
     if spec is None or spec.origin is None:

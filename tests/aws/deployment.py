@@ -43,10 +43,10 @@ class Deployment:
             MessageDeduplicationId=dedup_id or f"{thread_id}-{hash(body)}",
         )
 
-    def received(self, queue_url):
+    def received(self, queue_url, batch=10):
         """Return the event for the next batch of a queue, ``None`` where there is none."""
         answer = self.sqs.receive_message(
-            QueueUrl=queue_url, MaxNumberOfMessages=10, VisibilityTimeout=1800, MessageSystemAttributeNames=["All"]
+            QueueUrl=queue_url, MaxNumberOfMessages=batch, VisibilityTimeout=1800, MessageSystemAttributeNames=["All"]
         )
         records = [
             {
@@ -72,15 +72,15 @@ class Deployment:
                 self.sqs.delete_message(QueueUrl=queue_url, ReceiptHandle=record["receiptHandle"])
         return failed
 
-    def settle(self):
+    def settle(self, batch=10):
         """Feed leader and relay until their queues hold nothing that can be had now."""
-        while self.fed(leader.handler, self.resources.input_url) or self.fed(
-            delay_relay.handler, self.resources.delay_url
+        while self.fed(leader.handler, self.resources.input_url, batch) or self.fed(
+            delay_relay.handler, self.resources.delay_url, batch
         ):
             pass
 
-    def fed(self, handler, queue_url):
-        event = self.received(queue_url)
+    def fed(self, handler, queue_url, batch=10):
+        event = self.received(queue_url, batch)
         if event is None:
             return False
         self.invoked(handler, queue_url, event)

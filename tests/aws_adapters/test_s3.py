@@ -64,7 +64,5 @@ async def test_a_bucket_that_is_not_there_is_a_wrong_setting(clients):
 
 async def test_a_value_that_may_not_be_read_or_is_not_there_names_both_permissions(aws, deployed, store):
     aws.faults = [Fault("s3", "GET", 403, "AccessDenied")]
-    with pytest.raises(
-        Misconfigured, match=rf"AccessDenied.*'{deployed.bucket}', or s3:ListBucket"
-    ):
+    with pytest.raises(Misconfigured, match=rf"AccessDenied.*'{deployed.bucket}', or s3:ListBucket"):
         await store.get(KEY)

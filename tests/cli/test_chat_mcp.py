@@ -35,6 +35,7 @@ def test_what_is_wrong_with_an_mcp_server_is_said_with_its_place(infinity, place
     assert said in done.stderr
 
 
+@pytest.mark.slow
 def test_a_server_that_does_not_start_is_said(infinity):
     done = infinity("chat", "--mcp", f"{SERVER} --fail", stdin="", code=2)
     assert "this server does not start" in done.stderr

@@ -48,7 +48,21 @@ def test_the_script_of_the_package_is_this_one():
 
 @pytest.mark.parametrize(
     "command",
-    ["", "chat", "serve", "slack", "send", "tail", "threads", "show", "doctor", "migrate", "init", "tools", "dead-letters"],
+    [
+        "",
+        "chat",
+        "serve",
+        "slack",
+        "send",
+        "tail",
+        "threads",
+        "show",
+        "doctor",
+        "migrate",
+        "init",
+        "tools",
+        "dead-letters",
+    ],
 )
 def test_every_command_has_help(infinity, command):
     assert "Usage: " in infinity(*command.split(), "--help").stdout

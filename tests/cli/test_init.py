@@ -63,7 +63,7 @@ def test_a_new_project_synthesizes_with_the_outputs_that_the_command_line_reads(
     infinity("init", "my-agent")
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT / "infra")])
     done = subprocess.run(
-        [sys.executable, "app.py"],
+        [sys.executable, "-m", "infinity_cdk", "app.py"],
         check=False,
         cwd=place / "my-agent",
         env={**os.environ, "PYTHONPATH": path, "CDK_OUTDIR": str(place / "out")},

@@ -49,6 +49,7 @@ RUNTIME = (
     "jmespath",
 )
 """What Lambda's runtime for Python brings."""
+RECEIVER = "infinity_agents.aws.receiver.handler"
 _OURS = re.compile(r"infinity_agents\.aws\.(\w+)\.handler")
 
 Say = Callable[[str], None]
@@ -168,8 +169,14 @@ class Functions:
 
     def url(self, name: str, properties: dict[str, Any]) -> Attributes:
         """Serve a function's URL; it is what the template's own attribute answers."""
-        arn = properties["TargetFunctionArn"]
-        served = FunctionUrl(self.of(arn), iam=properties["AuthType"] == "AWS_IAM")
+        arn, iam = properties["TargetFunctionArn"], properties["AuthType"] == "AWS_IAM"
+        function = self.of(arn)
+        if iam and self._handler(function.name) == RECEIVER:
+            self.say(
+                f"{function.name}: its URL takes unsigned requests here, as tool servers sign for hosts of AWS only"
+            )
+            iam = False
+        served = FunctionUrl(function, iam=iam)
         self._closing.append(served.close)
         return {"Ref": arn, "FunctionArn": arn, "FunctionUrl": served.url}
 
@@ -212,6 +219,9 @@ class Functions:
         while self._closing:
             self._closing.pop()()
         self.service.close()
+
+    def _handler(self, name: str) -> str:
+        return str(self.clients.client("lambda").get_function_configuration(FunctionName=name)["Handler"])
 
     def _called(self, call: dict[str, Any]) -> Attributes:
         operation = re.sub(r"(?<!^)([A-Z])", r"_\1", call["action"]).lower()

@@ -27,7 +27,7 @@ class Example:
 
     def __init__(self, name, directory, *, port=None, replaced=()):
         shutil.copytree(
-            ROOT / "examples", directory / "examples", ignore=shutil.ignore_patterns("__pycache__", "*.db*")
+            ROOT / "examples", directory / "examples", ignore=shutil.ignore_patterns("__pycache__", "*.db*", "cdk.out")
         )
         self.directory = directory / "examples" / name
         self.port = free_port()

@@ -14,10 +14,12 @@ from tests.toolsets.test_sandbox import can_confine
 
 def test_every_example_is_told_in_its_readme_and_run_here():
     names = {path.name for path in (ROOT / "examples").iterdir() if path.is_dir()}
-    assert names == {"weather_tool", "price_watch", "code_review", "reminder", "embed"}
+    on_aws = {"example_agent", "minimal_agent", "slack_agent"}  # tests/infra/ synthesizes them
+    assert names == {"weather_tool", "price_watch", "code_review", "coding_agent", "reminder", "embed"} | on_aws
     for name in names:
         readme = (ROOT / "examples" / name / "README.md").read_text()
-        assert f"\n```sh\ncd examples/{name}\n" in readme
+        # The project's own cdk.json deploys the example agent.
+        assert f"\n```sh\ncd {'../..' if name == 'example_agent' else f'examples/{name}'}\n" in readme
         assert "\n## Make it your own\n" in readme
         for link in re.findall(r"\]\(([^)\s#]+)", readme):
             assert link.startswith("https://") or (ROOT / "examples" / name / link).exists(), f"{name}: {link}"

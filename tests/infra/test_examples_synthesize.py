@@ -13,7 +13,7 @@ import pytest
 from cdk_nag import AwsSolutionsChecks
 
 from infinity_agents import settings
-from infinity_cdk import FinanceToolSet, GetTimeToolSet, InfinityAgent
+from infinity_cdk import InfinityAgent
 from tests.infra.conftest import CONTEXT, app_without_bundling
 
 ROOT = Path(__file__).parents[2]
@@ -96,11 +96,14 @@ def test_a_secret_in_place_of_its_name_stops_the_deployment(tmp_path):
     assert value not in str(told.value)
 
 
-def test_what_the_security_rules_say_was_looked_at(tmp_path):
+def test_what_the_security_rules_say_was_looked_at(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "examples" / "example_agent")
+    from agent import ExampleAgent
+
     app = cdk.App(context=CONTEXT, outdir=str(tmp_path))
-    agent = InfinityAgent(cdk.Stack(app, "Stack"), "Agent", public_receiver=True, snap_start=True)
-    GetTimeToolSet(agent, "GetTime")
-    FinanceToolSet(agent, "Finance")
+    stack = cdk.Stack(app, "Stack")
+    ExampleAgent(stack, "Example", environ=NAMES)
+    InfinityAgent(stack, "Other", public_receiver=True, snap_start=True)
     cdk.Validations.of(app).add_plugins(AwsSolutionsChecks(app))
     app.synth()  # fails with what was not looked at
 

@@ -4,11 +4,11 @@ import re
 from pathlib import Path
 
 import pytest
-from infinity_cdk import packages
 
 from infinity_agents.adapters.httpx_client import HttpxClient
 from infinity_agents.rap.conformance import check
 from infinity_agents.testing.aws.lambda_runtime import FunctionUrl, LambdaFunction, LambdaService
+from infinity_cdk import packages
 from tests.aws_adapters.conftest import aws, clients, deployed, pauses, running_aws
 from tests.infra_packages.conftest import HERE
 

@@ -1,6 +1,5 @@
 """An MCP server that wants OAuth, on the SDK's own server side, in each way of saying where to get it."""
 
-import json
 import secrets
 import time
 from contextlib import asynccontextmanager

@@ -7,7 +7,14 @@ import sys
 from pathlib import Path
 
 from mcp.server import MCPServer
-from mcp_types import BlobResourceContents, EmbeddedResource, ImageContent, TextContent, TextResourceContents, ToolAnnotations
+from mcp_types import (
+    BlobResourceContents,
+    EmbeddedResource,
+    ImageContent,
+    TextContent,
+    TextResourceContents,
+    ToolAnnotations,
+)
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

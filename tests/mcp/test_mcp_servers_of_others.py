@@ -64,13 +64,18 @@ async def test_time(serve, result_of):
         assert "Nowhere/At_All" in wrong["text"]
 
 
-async def test_git(serve, result_of, tmp_path):
+@pytest.fixture
+def repository(tmp_path):
     subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
-    (tmp_path / "new.txt").write_text("x")
-    server = StdioServer((python_server("mcp-server-git"), "--repository", str(tmp_path)))
+    return tmp_path
+
+
+async def test_git(serve, result_of, repository):
+    (repository / "new.txt").write_text("x")
+    server = StdioServer((python_server("mcp-server-git"), "--repository", str(repository)))
     async with offering(server, serve, "git") as (url, tools):
         assert {"git_status", "git_diff", "git_commit", "git_log"} <= tools
-        said = await result_of(url, "git_git_status", {"repo_path": str(tmp_path)})
+        said = await result_of(url, "git_git_status", {"repo_path": str(repository)})
         assert "new.txt" in said["text"]
 
 

@@ -4,13 +4,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from mcp_types import Tool
 
 from infinity_agents.errors import Misconfigured
 from infinity_agents.mcp.proxy import MAX_NAME, McpProxy, offered_names
 from infinity_agents.mcp.results import MAX_RESULT, McpError
 from infinity_agents.mcp.servers import HttpServer, StdioServer, name_of, server_of
 from infinity_agents.mcp.sessions import McpSession
-from mcp_types import Tool
 from tests.rap.conftest import client, invoke, raw_server, receiver, result_of, serve
 
 __all__ = ["client", "invoke", "raw_server", "receiver", "result_of", "serve"]
@@ -74,6 +74,7 @@ async def test_a_call_in_which_the_server_dies_is_made_again_only_if_it_may(tmp_
     await session.aclose()
 
 
+@pytest.mark.slow
 async def test_the_pair_lists_and_invokes(serve, result_of):
     proxy = await proxied(pair=True)
     url = await serve(proxy.server)
@@ -129,4 +130,6 @@ def test_what_is_no_server_is_refused(text):
 
 
 def test_headers_and_environment_are_not_shown():
-    assert "secret" not in repr(HttpServer("https://a.example/", {"x": "secret"})) + repr(StdioServer(("a",), {"b": "secret"}))
+    assert "secret" not in repr(HttpServer("https://a.example/", {"x": "secret"})) + repr(
+        StdioServer(("a",), {"b": "secret"})
+    )

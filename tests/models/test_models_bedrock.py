@@ -307,7 +307,9 @@ async def test_what_is_too_large_or_too_much_is_described():
         many = [PICTURE] * 21 + [Document("YQ==", "text/plain", "a")] * 6
         await heard_from(provided.model, asked(provided.model, UserEntry(tuple(many))))
     assert provided.server.refused == []
-    assert provided.server.bodies[0]["messages"][0]["content"][0] == {"text": "[image, image/png]"}
+    size = len(base64.b64decode(PNG)) + 3_932_160
+    note = f"[image, image/png: its {size} bytes are more than the 3932160 that the model takes]"
+    assert provided.server.bodies[0]["messages"][0]["content"][0] == {"text": note}
     content = provided.server.bodies[1]["messages"][0]["content"]
     assert sum("image" in block for block in content) == 20
     assert sum("document" in block for block in content) == 5

@@ -693,10 +693,20 @@ class _Messages:
                 if not known or not data.startswith(magic):
                     return {"text": note_of(part)}
                 return {"document": {"format": known, "name": self._named(name), "source": {"bytes": data}}}
-            case Image() | Document() | Blob():
+            case Image() | Document():
+                return {"text": self._note(part)}
+            case Blob():
                 return {"text": note_of(part)}
             case _:
                 assert_never(part)
+
+    def _note(self, part: Image | Document) -> str:
+        """Return what stands in place of ``part``; where only its size keeps it out, it says so."""
+        note, largest = note_of(part), _LARGEST[part.type]
+        size = len(part.data.rstrip("=")) * 3 // 4
+        if not self._traits.files or size <= largest:
+            return note
+        return f"{note[:-1]}: its {size} bytes are more than the {largest} that the model takes]"
 
     def _data(self, kind: str, part: Image | Document) -> bytes | None:
         """Return the bytes of ``part`` where the model takes them and the message has room."""

@@ -236,7 +236,8 @@ class _Open:
             else:
                 command, *arguments = self._server.command
                 # What it logs is shown only where it does not start: it is not to be mixed with what we say.
-                self._log = stack.enter_context(tempfile.TemporaryFile("w+"))
+                log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the stack
+                self._log = stack.enter_context(log)
                 streams = stdio_client(
                     StdioServerParameters(command=command, args=arguments, env=dict(self._server.env)), self._log
                 )

@@ -61,6 +61,8 @@ LAST_WORDS = 5.0
 _log = logging.getLogger(__name__)
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+
 class Declared(Protocol):
     """Carries out a tool that was declared with a schema of its own."""
 
