@@ -1,6 +1,7 @@
 """Deploys an agent that people talk to in Slack: docs/slack.md has the steps."""
 
 import os
+import sys
 
 import aws_cdk as cdk
 
@@ -10,6 +11,10 @@ PROMPT = (
     "You talk with people in Slack. Each message begins with who said it, such as <@U024BE7LH>: you mention somebody "
     "by writing that. Answer in Markdown, and briefly."
 )
+
+allowed = os.environ.get("SLACK_ALLOWED")
+if not allowed:
+    sys.exit("SLACK_ALLOWED must say who may talk to it: ids of people, channels or teams, by comma")
 
 app = cdk.App()
 stack = cdk.Stack(app, "SlackAgent")
@@ -21,7 +26,7 @@ slack = SlackIntegration(
     bot_token=os.environ.get("SLACK_BOT_TOKEN", "slack-agent/bot-token"),
     signing_secret=os.environ.get("SLACK_SIGNING_SECRET", "slack-agent/signing-secret"),
     # Your own id, a channel's, or your team's: whoever is not on the list is told so.
-    allowed=os.environ["SLACK_ALLOWED"].split(","),
+    allowed=allowed.split(","),
 )
 cdk.CfnOutput(stack, "WebhookUrl", value=slack.webhook_url)
 app.synth()

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,8 @@ def deploy(aws, deployed, service, tmp_path):
         "INSTANCES_TABLE_NAME": deployed.table,
         "GITHUB_TABLE_NAME": deployed.table,
         "BLOB_BUCKET": deployed.bucket,
+        "FINANCE_TABLE_NAME": deployed.table,
+        "SANDBOX_ROOT": str(tmp_path / "sandboxes"),
     }
     path = [SOURCES, tmp_path]
     made = [LambdaFunction("failures", "infinity_agents.aws.tool_failures.handler", environment=told, python_path=path)]
@@ -107,7 +110,7 @@ def post(function, callbacks, operation, **arguments):
     return function.invoke(event).value
 
 
-@pytest.mark.parametrize("server", ["get_time", "ec2", "github_events"])
+@pytest.mark.parametrize("server", ["get_time", "ec2", "github_events", "finance", "sandbox_server"])
 async def test_a_bundled_server_keeps_the_protocol_behind_its_function_url(deploy, server):
     function = deploy(f"infinity_agents.aws.{server}.handler")
     url, http = FunctionUrl(function, iam=False), HttpxClient()
@@ -159,3 +162,22 @@ def test_a_tool_that_blocks_is_cut_off_in_time_to_say_so(deploy, callbacks, serv
     service.settle()
     (result,) = callbacks.bodies
     assert result["text"].startswith("block was cut off after"), function.log
+
+
+def test_the_poller_tells_whoever_watches(deploy, callbacks):
+    function = deploy("infinity_agents.aws.finance.handler")
+    assert post(function, callbacks, "notify_price_change", symbol="ACME", above="200")["statusCode"] == 200
+    while not callbacks.bodies:
+        time.sleep(0.02)
+    assert callbacks.bodies.pop()["subscription"] is True
+    poller = deploy("infinity_agents.aws.finance_poller.handler")
+    assert poller.invoke({}).value == {"fetched": 1, "told": 0, "failed": []}, poller.log
+    assert callbacks.bodies == []
+
+
+def test_without_a_clone_a_sandbox_on_lambda_says_so(deploy, callbacks):
+    function = deploy("infinity_agents.aws.sandbox_server.handler")
+    assert post(function, callbacks, "execute_command", command="env")["statusCode"] == 200
+    while not callbacks.bodies:
+        time.sleep(0.02)
+    assert "clone_repo" in callbacks.bodies.pop()["text"]
