@@ -269,6 +269,12 @@ class TestEscapes:
         await agent.call("grep", pattern="x")
         assert not owned.exists()
 
+    async def test_a_command_that_deletes_git_harms_its_own_copy_alone(self, agent):
+        await agent.call("execute_command", command="rm -rf .git; echo new > new")
+        await agent.call("clone_repo", thread="child", ancestors=["root"], on_top_of="root")
+        assert "new" in await agent.call("describe_changes")
+        assert "1\tnew" in await agent.call("read_file", "child", ["root"], path="new")
+
     async def test_another_conversation_has_no_part_in_it(self, agent):
         text = await agent.refused("clone_repo", thread="stranger", on_top_of="root")
         assert "has no sandbox" in text

@@ -198,10 +198,11 @@ class Sandboxes:
 
     async def _made(self, sandbox: Sandbox, repository: Path) -> Sandbox:
         """Make the working copy of ``sandbox`` anew. Its record is written last: without it, there is none."""
-        await asyncio.to_thread(shutil.rmtree, sandbox.directory, ignore_errors=True)
+        # Git would prune what it keeps of every working copy in which a command has deleted the file ``.git``.
+        for old in (sandbox.directory, repository / "worktrees" / sandbox.directory.name):
+            await asyncio.to_thread(shutil.rmtree, old, ignore_errors=True)
         sandbox.home.mkdir(parents=True)
         git = Git(repository)
-        await git.run("worktree", "prune", "--expire=now")
         # Git names what it keeps of a working copy after its last directory, which has to be the thread's.
         named = sandbox.directory / sandbox.directory.name
         await git.run("worktree", "add", "--quiet", "--detach", "--force", str(named), sandbox.start)
