@@ -1,6 +1,7 @@
 """The MCP servers of an agent in a file, each served as a tool server on loopback while the agent is hosted."""
 
 import contextlib
+import os
 from collections.abc import AsyncIterator, Sequence
 
 from ..adapters.sqlite_records import SqliteRecords
@@ -43,15 +44,22 @@ async def _served(configured: McpConfig, config: AgentConfig) -> AsyncIterator[T
         raise Misconfigured(f"MCP servers need {error.name}: pip install 'infinity-agents[mcp]'") from error
     server, name, clock = configured.server, configured.name, SystemClock()
     put(stderr(), note(f"starting the MCP server {name}"))
+    identity = Identity.beside(config.file)
     port = _port(digest(str(config.file.resolve()), name))
     vault = Vault(
         SqliteRecords(config.file.with_name(f"{config.file.name}.mcp"), clock),
-        Identity.beside(config.file).keyring.sign("mcp records", b"").encode(),
+        identity.keyring.sign("mcp records", b"").encode(),
     )
     links = None
     if isinstance(server, HttpServer) and not server.headers:
         links = Links(server, vault=vault, callback_url=f"http://{HOST}:{port}{PATH}", clock=clock)
-    proxy = McpProxy(server, name=name, links=links, sole_user=_SOLE_USER)
+    # Others on this machine reach loopback too, and the server may act with this person's tokens.
+    variable, token = (
+        f"INFINITY_MCP_{name.upper().replace('-', '_')}",
+        identity.keyring.sign("mcp proxy", name.encode()),
+    )
+    os.environ[variable] = token
+    proxy = McpProxy(server, name=name, links=links, sole_user=_SOLE_USER, bearer_token=token)
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(proxy.aclose)
         try:
@@ -62,7 +70,7 @@ async def _served(configured: McpConfig, config: AgentConfig) -> AsyncIterator[T
         application = with_pages(pages, proxy.server) if pages else proxy.server
         url = await stack.enter_async_context(serving(application, HOST, port))
         put(stderr(), note(f"{name}: {counted(len(proxy.server.offered), 'tool')}"))
-        yield ToolSetConfig(f"mcp-{name}", url)
+        yield ToolSetConfig(f"mcp-{name}", url, auth=f"bearer:{variable}")
 
 
 def _port(key: str) -> int:

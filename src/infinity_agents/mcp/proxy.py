@@ -45,11 +45,14 @@ class McpProxy:
         name: str,
         links: Links | None = None,
         sole_user: str | None = None,
+        bearer_token: str | None = None,
         seconds: float = CALL_SECONDS,
     ) -> None:
         if valid_name(name) != name or not 0 < len(name) <= 32:
             raise Misconfigured(f"the name {name[:60]!r} of an MCP server must be 1 to 32 of letters, digits, _ and -")
-        self.server = ToolServer(name=name, description=f"The tools of the MCP server {name}.")
+        self.server = ToolServer(
+            name=name, description=f"The tools of the MCP server {name}.", bearer_token=bearer_token
+        )
         self._name = name
         self._mcp = server
         self._links = links
