@@ -11,7 +11,7 @@ from constructs import Construct
 import infinity_agents
 from infinity_agents.settings import SandboxEnvironment
 
-from ..review import accept
+from ..review import accept, accept_wildcard
 from .tool_function import FunctionToolSet, ToolFunction
 
 _MOUNTED = "/mnt/sandboxes"
@@ -63,21 +63,23 @@ class SandboxToolSet(FunctionToolSet):
             create_acl=aws_efs.Acl(owner_uid=_USER, owner_gid=_USER, permissions="750"),
             posix_user=aws_efs.PosixUser(uid=_USER, gid=_USER),
         )
-        self.serve(
-            ToolFunction(
-                self,
-                "Tool",
-                function="sandbox_server",
-                description="Sandboxes: edits repositories, and runs commands in them",
-                environment=partial(SandboxEnvironment, sandbox_root=_MOUNTED),
-                timeout=_LONGEST,
-                memory_size=memory_size,
-                code=_image(),
-                image=True,
-                vpc=self.vpc,
-                filesystem=aws_lambda.FileSystem.from_efs_access_point(place, _MOUNTED),
-            )
+        server = ToolFunction(
+            self,
+            "Tool",
+            function="sandbox_server",
+            description="Sandboxes: edits repositories, and runs commands in them",
+            environment=partial(SandboxEnvironment, sandbox_root=_MOUNTED),
+            timeout=_LONGEST,
+            memory_size=memory_size,
+            code=_image(),
+            image=True,
+            vpc=self.vpc,
+            filesystem=aws_lambda.FileSystem.from_efs_access_point(place, _MOUNTED),
         )
+        accept_wildcard(
+            server.role, "*", "Lambda makes the function's network interfaces, and they have no names before"
+        )
+        self.serve(server)
 
 
 def _network(scope: Construct) -> aws_ec2.Vpc:
