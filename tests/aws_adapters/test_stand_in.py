@@ -111,6 +111,17 @@ def test_an_id_counts_in_its_group_and_for_five_minutes(sqs, fifo, clock):
     assert sorted(bodies(sqs, fifo["QueueUrl"])) == ["x", "x", "y"]
 
 
+def test_a_message_is_in_hand_for_twelve_hours_from_when_it_was_received(sqs, fifo, clock):
+    sqs.send_message(MessageBody="x", MessageDeduplicationId="d", **fifo)
+    clock.advance(13 * 3600)
+    (message,) = sqs.receive_message(QueueUrl=fifo["QueueUrl"], VisibilityTimeout=30)["Messages"]
+    held = {"QueueUrl": fifo["QueueUrl"], "ReceiptHandle": message["ReceiptHandle"]}
+    sqs.change_message_visibility(**held, VisibilityTimeout=12 * 3600)
+    clock.advance(3600)
+    with pytest.raises(ClientError, match="beyond the limit"):
+        sqs.change_message_visibility(**held, VisibilityTimeout=12 * 3600)
+
+
 def test_the_receipt_of_an_expired_message_is_refused(sqs, fifo, clock):
     sqs.send_message(MessageBody="x", MessageDeduplicationId="d", **fifo)
     (message,) = sqs.receive_message(QueueUrl=fifo["QueueUrl"], VisibilityTimeout=30)["Messages"]

@@ -14,7 +14,8 @@ def mended_queues(now: Callable[[], float], *, clock_stands_still: Callable[[], 
     from moto.sqs import models  # noqa: PLC0415 - an extra of development
     from moto.sqs.exceptions import ReceiptHandleIsInvalid  # noqa: PLC0415
 
-    delete, receive, change = (
+    mark, delete, receive, change = (
+        models.Message.mark_received,
         models.Queue.delete_message,
         models.SQSBackend.receive_message,
         models.SQSBackend.change_message_visibility,
@@ -45,14 +46,28 @@ def mended_queues(now: Callable[[], float], *, clock_stands_still: Callable[[], 
             queue.pending_messages.discard(message)
         return receive(backend, queue_name, count, 0 if clock_stands_still() else wait, *args, **options)
 
+    def mark_received(message: Any, *args: Any, **options: Any) -> None:
+        mark(message, *args, **options)
+        message.received_ms = int(now() * 1000)
+
     def delete_message(queue: Any, receipt_handle: str) -> None:
         if queue.fifo_queue:
             _refuse_stale(queue, receipt_handle)
         delete(queue, receipt_handle)
 
     def change_message_visibility(backend: Any, queue_name: str, receipt_handle: str, visibility_timeout: int) -> None:
-        _refuse_stale(backend.get_queue(queue_name), receipt_handle)
-        change(backend, queue_name, receipt_handle, visibility_timeout)
+        queue = backend.get_queue(queue_name)
+        _refuse_stale(queue, receipt_handle)
+        # moto counts the twelve hours from when a message was sent, SQS from when it was received last.
+        held = [message for message in queue._messages if message.had_receipt_handle(receipt_handle)]
+        sent = [message.sent_timestamp for message in held]
+        for message in held:
+            message.sent_timestamp = message.received_ms
+        try:
+            change(backend, queue_name, receipt_handle, visibility_timeout)
+        finally:
+            for message, sent_at in zip(held, sent, strict=True):
+                message.sent_timestamp = sent_at
 
     def _refuse_stale(queue: Any, receipt_handle: str) -> None:
         for message in queue._messages:
@@ -66,6 +81,7 @@ def mended_queues(now: Callable[[], float], *, clock_stands_still: Callable[[], 
             (models, "unix_time", now),
             (models, "unix_time_millis", lambda: now() * 1000),
             (models.Message, "visible", property(lambda message: now() * 1000 >= message.visible_at)),
+            (models.Message, "mark_received", mark_received),
             (models.Queue, "add_message", add_message),
             (models.Queue, "delete_message", delete_message),
             (models.SQSBackend, "receive_message", receive_message),
