@@ -9,6 +9,7 @@ import platform
 import sqlite3
 import sys
 import tempfile
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,10 +18,11 @@ from . import slice as slices
 
 
 def main() -> None:
-    """Run both benchmarks and write ``benchmarks.md`` and ``images/benchmarks.png`` under ``--out``."""
+    """Run the benchmarks and write ``benchmarks.md`` and ``images/benchmarks.png`` under ``--out``."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--agents", type=int, default=1000)
     parser.add_argument("--slice-agents", type=int, default=20)
+    parser.add_argument("--database-url", help="measure on this PostgreSQL too, in an empty database")
     parser.add_argument("--out", type=Path, default=Path("docs"))
     options = parser.parse_args()
     scales = []
@@ -31,16 +33,19 @@ def main() -> None:
     print(f"{options.slice_agents} agents, 200 turns...", file=sys.stderr)
     with tempfile.TemporaryDirectory() as folder:
         costs = asyncio.run(slices.run(Path(folder), options.slice_agents, 200, "FULL"))
+    print(f"{options.slice_agents} agents, 200 turns, on PostgreSQL...", file=sys.stderr)
+    urls = [slices.new_database(), *filter(None, [options.database_url])]
+    rates = [asyncio.run(slices.run_on_postgres(url, options.slice_agents, 200)) for url in urls]
     (options.out / "images").mkdir(parents=True, exist_ok=True)
     plot(costs, options.out / "images" / "benchmarks.png")
-    (options.out / "benchmarks.md").write_text(document(scales, costs), encoding="utf-8")
+    (options.out / "benchmarks.md").write_text(document(scales, costs, rates), encoding="utf-8")
 
 
 _PAGE = """\
 # Benchmarks
 
-Written by `make bench`. What counts are the ratios: both sides ran in one process, one after the other, in the same
-SQLite at the same durability. The absolute figures are of one machine on one day and prove nothing.
+Written by `make bench`. What counts are the ratios: both sides ran in one process, one after the other or by turns,
+in the same database at the same durability. The absolute figures are of one machine on one day and prove nothing.
 
 {machine}
 
@@ -67,7 +72,25 @@ only what is new. *Cold*: it reads the whole history. CPU per completion.
 {slices}
 
 Warm, at turn {last} over turn {first}: {growth:.2f}.
+
+## One slice on PostgreSQL
+
+`python -m bench.slice --store postgresql`: the same messages, {slice_agents} agents, with the conversations in a
+PostgreSQL on the same machine, and the state, the queues and the timers in memory. The bare loop is psycopg by hand:
+for each completion one statement reads the history and one appends two rows. Ours makes as many round trips, but
+writes more: the thread, what was heard, the calls, the commit and its effects. CPU is that of this process, without the
+server's. The longer a conversation is, the better the ratio: the bare loop reads all of it for each completion, a warm
+process only what is new. The aim is half of the bare loop's completions per second, warm.
+
+{servers}
 """
+
+_AIM = 0.5
+"""What a warm slice on PostgreSQL should reach of the bare loop's completions per second."""
+
+_FAST = """\
+On the server of the tests, whose commits wait for no disk, so that a round trip costs the bare loop next to nothing:"""
+_DURABLE = "On a server whose commits wait for its disk, as one in production does (`--database-url`):"
 
 _ROWS = (
     ("throughput, ours over bare", "throughput_ratio", "{:.2f}"),
@@ -83,7 +106,7 @@ _ROWS = (
 )
 
 
-def document(scales: list[agent_scale.Figures], costs: slices.Figures) -> str:
+def document(scales: list[agent_scale.Figures], costs: slices.Figures, rates: list[slices.PostgresFigures]) -> str:
     """Return the page: ratios first, absolute figures only beside what they were measured with."""
     machine = f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, {platform.machine()}."
     return _PAGE.format(
@@ -106,6 +129,39 @@ def document(scales: list[agent_scale.Figures], costs: slices.Figures) -> str:
         first=costs.costs[0].turn,
         last=costs.costs[-1].turn,
         growth=costs.warm_growth,
+        slice_agents=rates[0].agents,
+        servers="\n\n".join(map(_server, rates)),
+    )
+
+
+def _server(figures: slices.PostgresFigures) -> str:
+    server = _DURABLE if figures.is_durable else _FAST
+    table = _table(
+        [
+            "turns",
+            *(f"per second, {side} over bare" for side in ("warm", "cold")),
+            *(f"per second of CPU, {side} over bare" for side in ("warm", "cold")),
+            *(f"per second, {side}" for side in ("warm", "cold", "bare")),
+        ],
+        [
+            [f"{one.first} to {one.last}"]
+            + [f"{one.warm_ratio:.2f}", f"{one.cold_ratio:.2f}"]
+            + [f"{one.warm_cpu_ratio:.2f}", f"{one.cold_cpu_ratio:.2f}"]
+            + [f"{rate:,.0f}" for rate in (one.warm, one.cold, one.bare)]
+            for one in figures.rates
+        ],
+    )
+    return f"{server}\n\n{table}\n\n{aim(figures.rates)}"
+
+
+def aim(rates: Sequence[slices.Rates]) -> str:
+    """Return over which turns the aim is met, and over which it is missed."""
+    sides = {
+        word: [f"{one.first} to {one.last}" for one in rates if (one.warm_ratio >= _AIM) is is_met]
+        for word, is_met in (("met", True), ("missed", False))
+    }
+    return " ".join(
+        f"The aim is {word} over the turns {' and '.join(spans)}." for word, spans in sides.items() if spans
     )
 
 

@@ -1,4 +1,4 @@
-"""The work that is measured: for this runtime, and for a bare hand-written loop in the same SQLite."""
+"""The work that is measured: for this runtime, and for a bare hand-written loop in the same database."""
 
 import json
 import os
@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import psycopg
+
 from infinity_agents.adapters.sqlite.database import Synchronous
 from infinity_agents.conversation import ids
 from infinity_agents.conversation.content import JsonObject, Text
@@ -18,6 +20,7 @@ from infinity_agents.conversation.history import UserEntry
 from infinity_agents.conversation.ledger import Call
 from infinity_agents.conversation.messages import InputMessage, ToolResult
 from infinity_agents.conversation.turn import ArgumentsDelta, CallFinished, CallStarted, ModelEvent, Stopped, TextDelta
+from infinity_agents.errors import Misconfigured
 from infinity_agents.ports.model import ModelRequest
 from infinity_agents.ports.queues import InputSender
 from infinity_agents.ports.tool import CallContext, SliceContext, ToolAnswer, ToolSpec
@@ -168,15 +171,8 @@ class BareLoop:
 
     def turn(self, agent: str) -> None:
         """Do one turn of ``agent``: two completions."""
-        work = self._work
-        first = "".join("c" * work.chunk for _ in range(work.chunks))
-        last = "".join("d" * work.last[1] for _ in range(work.last[0]))
-        self._complete(
-            agent,
-            {"role": "user", "text": "a" * work.message},
-            {"role": "assistant", "text": first, "call": {"name": "look_up", "arguments": {"q": "x"}}},
-        )
-        self._complete(agent, {"role": "tool", "text": "b" * work.result}, {"role": "assistant", "text": last})
+        for heard, said in _completions(self._work):
+            self._complete(agent, heard, said)
 
     def _complete(self, agent: str, heard: JsonObject, said: JsonObject) -> None:
         connection = self._connection
@@ -192,6 +188,60 @@ class BareLoop:
 
     def close(self) -> None:
         self._connection.close()
+
+
+class BarePostgresLoop:
+    """The same by hand on PostgreSQL: for each completion one statement reads the history, one appends two rows.
+
+    Raises:
+        Misconfigured: there are tables in the database ``url``, which may be somebody's agent.
+    """
+
+    def __init__(self, url: str, work: Workload) -> None:
+        self._work = work
+        self._connection = psycopg.connect(url, autocommit=True)
+        tables = self._connection.execute(
+            "SELECT schemaname || '.' || tablename FROM pg_tables"
+            " WHERE schemaname NOT IN ('pg_catalog', 'information_schema') ORDER BY 1"
+        ).fetchall()
+        if tables:
+            self.close()
+            raise Misconfigured(
+                f"the database of the benchmark has tables ({tables[0][0]}, {len(tables)} in all); name an empty one, "
+                "as CREATE DATABASE makes it"
+            )
+        self._connection.execute(
+            "CREATE TABLE bare_entries (agent text, position bigint, body text, PRIMARY KEY (agent, position))"
+        )
+
+    def turn(self, agent: str) -> None:
+        """Do one turn of ``agent``: two completions."""
+        for heard, said in _completions(self._work):
+            self._complete(agent, heard, said)
+
+    def _complete(self, agent: str, heard: JsonObject, said: JsonObject) -> None:
+        found = self._connection.execute(
+            "SELECT body FROM bare_entries WHERE agent = %s ORDER BY position", (agent,)
+        ).fetchall()
+        history = [json.loads(body) for (body,) in found]
+        end = len(history)
+        # A transaction of its own, in one round trip.
+        self._connection.execute(
+            "INSERT INTO bare_entries VALUES (%s, %s, %s), (%s, %s, %s)",
+            (agent, end, json.dumps(heard), agent, end + 1, json.dumps(said)),
+        )
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def _completions(work: Workload) -> Iterator[tuple[JsonObject, JsonObject]]:
+    """Yield what is heard and what is said in the two completions of a turn."""
+    first = "".join("c" * work.chunk for _ in range(work.chunks))
+    last = "".join("d" * work.last[1] for _ in range(work.last[0]))
+    call = {"name": "look_up", "arguments": {"q": "x"}}
+    yield {"role": "user", "text": "a" * work.message}, {"role": "assistant", "text": first, "call": call}
+    yield {"role": "tool", "text": "b" * work.result}, {"role": "assistant", "text": last}
 
 
 def resident() -> int:

@@ -314,6 +314,8 @@ def _install(place: Path, target: Target, requirements: Sequence[Path], what: st
     command = [_uv(), "pip", "install", "--quiet", "--target", str(place), *files, *platform]
     done = subprocess.run(  # noqa: S603 - uv, on locks and on the requirements of the project itself
         [*command, "--only-binary", ":all:", "--link-mode", "copy", *options],
+        # The certificates that this machine trusts, as pip does: the names of old and new versions of uv.
+        env={**os.environ, "UV_NATIVE_TLS": "true", "UV_SYSTEM_CERTS": "true"},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

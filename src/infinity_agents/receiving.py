@@ -1,6 +1,7 @@
 """Taking callbacks: what every receiver of them does, whichever way they come in."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from .conversation import ids
 from .conversation.messages import InputMessage
@@ -49,8 +50,8 @@ class CallbackReceiver:
             raise BadCallback(405, f"callbacks are posted, and this was {method}")
         return claims
 
-    async def take(self, body: bytes, claims: CallbackClaims) -> None:
-        """Put what ``body`` says on the queue, or a view into the state store.
+    async def take(self, body: bytes, claims: CallbackClaims, trace: Mapping[str, str] | None = None) -> None:
+        """Put what ``body`` says on the queue, or a view into the state store; ``trace`` goes with the message.
 
         Raises:
             BadCallback: it is refused, with the status and the reason.
@@ -60,7 +61,7 @@ class CallbackReceiver:
         if isinstance(said, ViewUpdate):
             await self._show(said)
         else:
-            await self._enqueue(said)
+            await self._enqueue(replace(said, trace=dict(trace)) if trace else said)
 
     async def _show(self, view: ViewUpdate) -> None:
         at = self.clock.now().timestamp()

@@ -1,7 +1,9 @@
 """The leader's batches: what is reported, hidden, deleted and parked, and when."""
 
 import asyncio
+import io
 import json
+import logging
 import threading
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from infinity_agents.aws import leader
 from infinity_agents.aws.leading import Leader
 from infinity_agents.aws.sandbox import Sandbox
-from infinity_agents.aws.telemetry import Telemetry
+from infinity_agents.aws.telemetry import Telemetry, log_as_json
 from infinity_agents.conversation.content import Text
 from infinity_agents.conversation.events import Skipped, StepFinished
 from infinity_agents.conversation.messages import InputMessage, ToolResult
@@ -393,3 +395,34 @@ def test_deferred_messages_are_among_the_metrics(capsys):
     telemetry.flush()
     fields = json.loads(capsys.readouterr().out)
     assert (fields["Slices"], fields["Deferred"]) == ([2], [3])
+
+
+@pytest.fixture
+def log_lines():
+    """What a handler like Lambda's own writes, once ``log_as_json`` has had it."""
+    root, written, lambdas = logging.getLogger(), io.StringIO(), logging.StreamHandler()
+    lambdas.setStream(written)
+    before, level = root.handlers, root.level
+    root.handlers = [lambdas]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("AWS_LAMBDA_RUNTIME_API", "127.0.0.1:1")
+        log_as_json("leader")
+    yield lambda: [json.loads(line) for line in written.getvalue().splitlines()]
+    root.handlers = before
+    root.setLevel(level)
+
+
+async def test_log_lines_of_a_thread_name_the_trace_of_its_message_and_metrics_do_not(log_lines, capsys):
+    world = await a_world()
+    trace = {"traceparent": f"00-{'1' * 32}-{'a' * 16}-01"}
+    await world.person_sends(InputMessage(Text("one fails"), "a", trace=trace))
+    await world.person_sends(InputMessage(Text("two fails"), "b"))
+    await world.invoked(await world.received())
+    lines = [line for line in log_lines() if "step failed" in line["message"]]
+    assert {line["message"].split(":")[0]: line.get("trace_id") for line in lines} == {
+        "thread a": "1" * 32,
+        "thread b": None,
+    }
+    metrics = capsys.readouterr().out
+    assert "FailedSlices" in metrics
+    assert "1" * 32 not in metrics

@@ -22,9 +22,10 @@ KEYRING = Keyring({"k": b"a secret of more than 16 characters"})
 BASE = "https://abc123.lambda-url.eu-central-1.on.aws"
 URL = callback_url(BASE, KEYRING, "c", "call-1", "tools")
 RESULT = {"type": "tool_result", "group_id": "c", "id": "call-1", "text": "done"}
+TRACEPARENT = f"00-{'1' * 32}-{'a' * 16}-01"
 
 
-def request_of(url, body, *, method="POST", as_base64=False):
+def request_of(url, body, *, method="POST", as_base64=False, headers=None):
     """Return the event of a function URL, payload format 2.0."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     path = url.removeprefix(BASE)
@@ -33,7 +34,7 @@ def request_of(url, body, *, method="POST", as_base64=False):
         "routeKey": "$default",
         "rawPath": path,
         "rawQueryString": "",
-        "headers": {"content-type": "application/json", "x-forwarded-proto": "https"},
+        "headers": {"content-type": "application/json", "x-forwarded-proto": "https", **(headers or {})},
         "requestContext": {
             "accountId": "anonymous",
             "apiId": "abc123",
@@ -106,6 +107,22 @@ def test_a_result_posted_three_times_is_one_message_and_one_sandbox(posting):
         assert posting.post(URL, {**RESULT, "text": text}) == (200, {"ok": True})
     assert len(posting.queued()) == 1
     assert posting.built == 1
+
+
+@pytest.mark.parametrize(
+    ("headers", "trace"),
+    [
+        ({"traceparent": TRACEPARENT}, {"traceparent": TRACEPARENT}),
+        ({"traceparent": TRACEPARENT, "tracestate": "a=1"}, {"traceparent": TRACEPARENT, "tracestate": "a=1"}),
+        ({"traceparent": TRACEPARENT.upper()}, None),
+        ({"tracestate": "a=1"}, None),
+        ({}, None),
+    ],
+)
+def test_the_trace_of_a_callback_is_that_of_the_message(posting, headers, trace):
+    assert posting.post(URL, RESULT, headers=headers) == (200, {"ok": True})
+    (delivery,) = posting.queued()
+    assert (delivery.message.trace, delivery.proven) == (trace, True)
 
 
 def test_a_view_goes_to_the_state_store_alone(posting):

@@ -186,7 +186,7 @@ def tools(order, deploy):
 def invoke(service, callbacks, order):
     """Posts a call to a function, and returns the status; ``settled`` waits for what comes of it."""
 
-    def invoked(function, operation, call_id="call-1", *, thread="thread-1", settled=True, **arguments):
+    def invoked(function, operation, call_id="call-1", *, thread="thread-1", settled=True, headers=None, **arguments):
         fields = {
             "operation": operation,
             "arguments": arguments,
@@ -195,7 +195,7 @@ def invoke(service, callbacks, order):
             "callback_url": callbacks.url,
             "group_id": thread,
         }
-        answer = post(function, "/invoke", fields)
+        answer = post(function, "/invoke", fields, headers)
         order.append(answer["statusCode"])
         if settled:
             service.settle()
@@ -204,8 +204,9 @@ def invoke(service, callbacks, order):
     return invoked
 
 
-def post(function, path, fields):
-    event = request_event("POST", path, {"Host": "tools.example.com"}, json.dumps(fields).encode())
+def post(function, path, fields, headers=None):
+    told = {"Host": "tools.example.com", **(headers or {})}
+    event = request_event("POST", path, told, json.dumps(fields).encode())
     return function.invoke(event).value
 
 
@@ -222,6 +223,16 @@ class TestCalls:
             {"type": "tool_result", "group_id": "thread-1", "id": "call-1", "call_id": "model-1", "text": "done"}
             | {"subscription": False, "is_error": False}
         ]
+
+    @pytest.mark.parametrize("length", [1, 1_100_000])
+    @pytest.mark.parametrize("dies", [False, True])
+    def test_the_result_has_the_trace_of_the_call(self, tools, invoke, callbacks, length, dies):
+        tools.dies = lambda event: dies and "token" in event
+        trace = {"traceparent": f"00-{'1' * 32}-{'a' * 16}-01", "tracestate": "a=1"}
+        invoke(tools, "work", headers=trace, text="x" * length)
+        (headers,) = callbacks.headers
+        assert {name.lower(): value for name, value in headers.items()}.items() >= trace.items()
+        assert callbacks.bodies[0]["is_error"] == dies
 
     @pytest.mark.parametrize(
         ("operation", "text"),

@@ -4,7 +4,7 @@ import aws_cdk as cdk
 import pytest
 
 from infinity_agents.settings import FinanceEnvironment, FinancePollerEnvironment, SandboxEnvironment
-from infinity_cdk import FinanceToolSet, InfinityAgent, SandboxToolSet
+from infinity_cdk import FinanceToolSet, InfinityAgent, RapToolSet, SandboxToolSet
 from tests.infra.conftest import Synthesized, app_without_bundling
 
 pytestmark = pytest.mark.slow
@@ -62,6 +62,23 @@ def test_how_often_is_a_whole_number_of_minutes():
     agent = InfinityAgent(cdk.Stack(app_without_bundling(), "Stack"), "Agent", monitoring=False)
     with pytest.raises(ValueError, match="poll_every is 90 seconds"):
         FinanceToolSet(agent, "Finance", poll_every=cdk.Duration.seconds(90))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"server_url": "https://a.example", "auth": "a-token"},
+        {"server_url": "https://user:pass@a.example"},
+        {"server_url": "https://"},
+        {"server_url": "https://a b"},
+        {"server_url": "https://a.example\n"},
+    ],
+)
+def test_what_a_tool_server_may_not_be(wrong):
+    agent = InfinityAgent(cdk.Stack(app_without_bundling(), "Stack"), "Agent", monitoring=False)
+    with pytest.raises(ValueError, match="the tool set 'x'") as told:
+        RapToolSet(agent, "x", **wrong)
+    assert "a-token" not in str(told.value)
 
 
 def listed(value):

@@ -47,10 +47,10 @@ class Posting:
             max_bytes=200_000,
         )
 
-    async def post(self, url, body, *, method="POST"):
+    async def post(self, url, body, *, method="POST", headers=None):
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         async with httpx.AsyncClient(transport=httpx.ASGITransport(CallbackApplication(self.receiver))) as client:
-            answer = await client.request(method, url, content=content)
+            answer = await client.request(method, url, content=content, headers=headers)
         return answer.status_code, answer.json()
 
     async def queued(self):
@@ -69,6 +69,14 @@ async def test_a_result_is_put_on_the_queue_with_our_proof():
     assert delivery.proven
     content = delivery.message.content
     assert (content.id, content.tool_set, content.content[0].text) == ("call-1", "tools", "done")
+
+
+async def test_the_trace_of_a_callback_is_that_of_the_message():
+    posting, trace = Posting(), {"traceparent": f"00-{'1' * 32}-{'a' * 16}-01", "tracestate": "a=1"}
+    await posting.post(URL, RESULT, headers=trace)
+    await posting.post(callback_url(BASE, KEYRING, "d", "call-1", "tools"), {**RESULT, "group_id": "d"})
+    found = {delivery.thread_id: delivery.message.trace for delivery in await posting.queued()}
+    assert found == {"c": trace, "d": None}
 
 
 async def test_a_result_posted_twice_is_one_message():

@@ -9,6 +9,7 @@ from infinity_agents.errors import ToolRefused, ToolUnreachable
 from infinity_agents.ports.http import HttpResponse, HttpUnreachable
 from infinity_agents.ports.tool import Tool, ToolSpec
 from infinity_agents.rap.tool import TIME_BUDGET, RapTool
+from infinity_agents.wire.traces import following
 from tests.rap.conftest import HANG_UP, Answer
 
 
@@ -39,6 +40,17 @@ async def test_the_invocation_of_a_child_thread(raw_server, tool, call, context)
         "thread_ancestors": ["t", "t.0"],
         "user_id": "U1",
     }
+
+
+async def test_the_trace_of_what_is_done_goes_along_in_headers(raw_server, tool, call, context):
+    server = await raw_server(lambda _: Answer())
+    trace = {"traceparent": f"00-{'1' * 32}-{'a' * 16}-01", "tracestate": "a=1"}
+    with following(trace):
+        await tool(server.url).execute(call(), context())
+    await tool(server.url).execute(call(id="call-2"), context())
+    traced, untraced = server.requests
+    assert traced.headers.items() >= trace.items()
+    assert untraced.headers.keys().isdisjoint(trace)
 
 
 async def test_what_a_root_thread_without_a_user_leaves_out(raw_server, tool, call, context):

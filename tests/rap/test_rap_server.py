@@ -784,3 +784,28 @@ class TestRunning:
         monkeypatch.setitem(sys.modules, "uvicorn", None)
         with pytest.raises(Misconfigured, match=r"pip install 'infinity-agents\[local\]'"):
             kit.run(port=0)
+
+
+# ---------------------------------------------------------------------------------------------------------- traces
+
+
+async def test_each_callback_has_the_trace_of_its_own_invocation(kit, serve, invoke, receiver):
+    together = asyncio.Barrier(3)
+
+    @kit.tool
+    async def look() -> str:
+        """Look."""
+        await together.wait()
+        return "done"
+
+    url = await serve(kit)
+    one, two = f"00-{'1' * 32}-{'a' * 16}-01", f"00-{'2' * 32}-{'b' * 16}-00"
+    await invoke(url, "look", id="call-1", headers={"traceparent": one, "tracestate": "a=1"})
+    await invoke(url, "look", id="call-2", headers={"traceparent": two})
+    await invoke(url, "look", id="call-3", headers={"traceparent": "00-1", "tracestate": "a=1"})
+    found = {request.json["id"]: request.headers for request in await receiver.heard(3)}
+    assert {call_id: (headers.get("traceparent"), headers.get("tracestate")) for call_id, headers in found.items()} == {
+        "call-1": (one, "a=1"),
+        "call-2": (two, None),
+        "call-3": (None, None),
+    }

@@ -1,6 +1,7 @@
 """The finance server, on both of its stores, and what happens when many trade at once."""
 
 import asyncio
+import hashlib
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -186,6 +187,12 @@ class TestPolling:
         assert [event_id for _, _, event_id in pushed.events] == ["news-b", "news-c"]
         assert (await poll(market, store, pushed)).told == 0
 
+    async def test_however_many_articles_there_are_each_is_told_once(self, store):
+        market, pushed = ScriptedMarket(), Pushed()
+        market.articles["q"] = [Article(f"n{number}", "headline", "https://example.com", NOW) for number in range(250)]
+        await store.watch(Watch("t", "c", "h", "news", "q", seen=",".join(f"n{number}" for number in range(1, 250))))
+        assert [(await poll(market, store, pushed)).told for _ in range(3)] == [1, 0, 0]
+
 
 async def a_key():
     return "a-key"
@@ -265,6 +272,24 @@ class TestTools:
         assert '"worth": "1000.00"' in portfolio
         assert "not enough" in await agent.refused("buy_shares", account_id=account, symbol="GLOBEX", shares="3")
         assert "of yours" in await agent.refused("get_portfolio", thread="other", account_id=account)
+
+    async def test_nobody_makes_money_by_rounding(self, agent):
+        account = (await agent.call("create_trading_account", cash="1.00")).split()[2]
+        assert "for 0.01" in await agent.call("buy_shares", account_id=account, symbol="ACME", shares="0.00005")
+        assert "for 0.00" in await agent.call("sell_shares", account_id=account, symbol="ACME", shares="0.00005")
+
+    async def test_a_repeat_needs_no_market(self, agent, monkeypatch):
+        account = (await agent.call("create_trading_account")).split()[2]
+        agent.calls = 100
+        first = await agent.call("buy_shares", account_id=account, symbol="ACME", shares="1")
+
+        async def down(market, symbol):
+            raise NoQuote("down")
+
+        monkeypatch.setattr(BundledMarket, "quote", down)
+        done = await agent.store.traded(account, hashlib.sha256(b"root\0call-101").hexdigest()[:24])
+        assert done.symbol in first
+        assert await agent.store.traded(account, "another") is None
 
     @pytest.mark.parametrize("shares", ["0", "-1", "NaN", "Infinity", "1e400", "0.0000001", "many"])
     async def test_odd_numbers_of_shares(self, agent, shares):

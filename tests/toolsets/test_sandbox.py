@@ -275,6 +275,30 @@ class TestEscapes:
         assert "new" in await agent.call("describe_changes")
         assert "1\tnew" in await agent.call("read_file", "child", ["root"], path="new")
 
+    async def test_a_repository_within_is_files_like_any_other(self, agent):
+        told = await agent.call(
+            "execute_command",
+            command="git init -q sub; mkdir -p sub/d; echo x > sub/d/a; echo 'out/' > sub/.gitignore; mkdir sub/out;"
+            " echo no > sub/out/b; git init -q two; cd two; git config user.email a@b; git config user.name a;"
+            " echo 1 > one; git add one; git commit -qm one; echo 2 > precious; echo WORKED",
+        )
+        assert told == "Exit code 0:\nWORKED\n"
+        changes = await agent.call("describe_changes")
+        assert all(name in changes for name in ("sub/d/a", "sub/.gitignore", "two/one", "two/precious"))
+        assert "sub/out" not in changes
+        assert "Subproject" not in changes
+        await agent.call("clone_repo", thread="child", ancestors=["root"], on_top_of="root")
+        assert await agent.call("read_file", "child", ["root"], path="two/precious") == "1\t2"
+        await agent.call("create_file", path="sub/d/new", content="later")
+        assert "sub/d/new" in await agent.call("describe_changes")
+
+    async def test_what_is_git_s_in_any_spelling(self, agent):
+        assert "git's own" in await agent.refused("create_file", path="src/.GIT/x", content="x")
+
+    async def test_a_command_of_any_length(self, agent):
+        assert "100000 bytes" in await agent.refused("execute_command", command="#" + "é" * 99_000)
+        assert "NUL" in await agent.refused("execute_command", command="echo \0")
+
     async def test_another_conversation_has_no_part_in_it(self, agent):
         text = await agent.refused("clone_repo", thread="stranger", on_top_of="root")
         assert "has no sandbox" in text
@@ -401,6 +425,11 @@ class TestChildren:
         assert "docs/new.md" in touched[1]
         assert await agent.call("read_file", path="src/app.py") == "1\tone = 11\n2\ttwo = 2\n3\tthree = 33"
         assert await agent.call("read_file", path="docs/new.md") == "1\tnew"
+
+    async def test_more_children_at_once_than_there_are_threads(self, agent):
+        children = [f"child-{number}" for number in range(40)]
+        clones = (agent.call("clone_repo", thread=child, ancestors=["root"], on_top_of="root") for child in children)
+        assert len(await asyncio.gather(*clones)) == 40
 
     async def test_a_conflict_is_told_and_nothing_is_lost(self, agent):
         await self.children(agent)

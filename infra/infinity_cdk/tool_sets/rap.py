@@ -12,6 +12,7 @@ from ..tools_config import ToolSetEntry
 from .base import ToolSet
 
 _LOOPBACK = re.compile(r"http://(?:127\.0\.0\.1|localhost|\[::1\])(?::\d+)?(?:/|$)")
+_HTTPS = re.compile(r"https://[A-Za-z0-9._\[\]:-]+(?:/\S*)?")
 _FUNCTION_URL = re.compile(r"https://[a-z0-9]+\.lambda-url\.[a-z0-9-]+\.on\.aws(?:/|$)")
 _YEAR = Duration.days(366)
 
@@ -50,6 +51,11 @@ class RapToolSet(ToolSet):
         if handler is None and server_url is None:
             raise ValueError(f"the tool set {id!r} needs handler= (a Lambda function) or server_url= (any server)")
         self._auth: Literal["sigv4", "none"] | ISecret = auth or ("none" if handler is None else "sigv4")
+        if isinstance(self._auth, str) and self._auth not in {"sigv4", "none"}:
+            raise ValueError(
+                f"the tool set {id!r}: auth is neither 'sigv4' nor 'none'; pass a bearer token as a secret, such as "
+                'Secret.from_secret_name_v2(self, "Token", "my-agent/token")'
+            )
         if handler is not None and self._auth != "sigv4":
             raise ValueError(f"the tool set {id!r}: a handler takes signed requests; leave auth= away")
         if server_url is not None:
@@ -123,9 +129,9 @@ def allow_second_invocation(scope: Construct, function: aws_lambda.IFunction, ro
 def _check_url(id: str, url: str, *, signed_without_handler: bool) -> None:
     if Token.is_unresolved(url):
         return
-    if not (url.startswith("https://") or _LOOPBACK.match(url)) or "?" in url or "#" in url:
+    if not (_HTTPS.fullmatch(url) or _LOOPBACK.match(url)) or "?" in url or "#" in url:
         raise ValueError(
-            f"the tool set {id!r}: server_url is {url!r} and must be an https URL without query and fragment"
+            f"the tool set {id!r}: server_url is {url!r} and must be an https URL without user, query and fragment"
         )
     if signed_without_handler and _FUNCTION_URL.match(url):
         raise ValueError(

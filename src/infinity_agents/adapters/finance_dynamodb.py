@@ -67,7 +67,7 @@ class DynamoFinanceStore:
             except AwsRefused as error:
                 if error.code != "TransactionCanceledException":
                     raise
-                earlier = await self._earlier(trade)
+                earlier = await self.traded(account.id, trade.id)
                 if earlier is not None:
                     return earlier
                 account = await self.account(trade.account_id, owner)
@@ -83,6 +83,14 @@ class DynamoFinanceStore:
         raise StoreUnavailable(
             f"the account {account.id} is traded on so much that this trade found no room; try again"
         )
+
+    async def traded(self, account_id: str, trade_id: str) -> Trade | None:
+        answer = await self._call("get_item", Key=_key(account_id, f"trade#{trade_id}"), ConsistentRead=True)
+        found = answer.get("Item")
+        if found is None:
+            return None
+        numbers = [Decimal(found[name]["N"]) for name in ("shares", "price", "cost")]
+        return Trade(trade_id, account_id, found["symbol"]["S"], *numbers)
 
     async def watch(self, watch: Watch) -> None:
         limits = {"below": watch.below, "above": watch.above}
@@ -121,15 +129,6 @@ class DynamoFinanceStore:
         for watch in await self.watches():
             if watch.thread_id == thread_id:
                 await self._call("delete_item", Key=_watch_key(thread_id, watch.call_id))
-
-    async def _earlier(self, trade: Trade) -> Trade | None:
-        found = (
-            await self._call("get_item", Key=_key(trade.account_id, f"trade#{trade.id}"), ConsistentRead=True)
-        ).get("Item")
-        if found is None:
-            return None
-        numbers = [Decimal(found[name]["N"]) for name in ("shares", "price", "cost")]
-        return Trade(trade.id, trade.account_id, found["symbol"]["S"], *numbers)
 
     async def _query(self, pk: str, *, between: tuple[str, str] | None = None) -> AsyncIterator[_Item]:
         condition, values = "pk = :pk", {":pk": {"S": pk}}

@@ -14,6 +14,7 @@ from ..ports.conversations import NO_ENTRIES, LoadRequest
 from ..ports.queues import Parking, Receipts, Received
 from ..runtime import AgentSystem
 from ..wire.inputs import decode
+from ..wire.traces import following, trace_among
 from .telemetry import Telemetry
 
 _log = logging.getLogger(__name__)
@@ -61,10 +62,11 @@ class Leader:
             taken = await self._taken(thread_id, group)
             if not taken:
                 return ()
-            outcome = await self._step(thread_id, [delivery for _, delivery in taken], seconds)
-            if isinstance(outcome, Failed):
-                return await self._given_back(thread_id, taken, outcome.error)
-            await self._delete([received for received, _ in taken])
+            with following(trace_among([delivery for _, delivery in taken])):
+                outcome = await self._step(thread_id, [delivery for _, delivery in taken], seconds)
+                if isinstance(outcome, Failed):
+                    return await self._given_back(thread_id, taken, outcome.error)
+                await self._delete([received for received, _ in taken])
         except Exception:  # noqa: BLE001 - a thread's edge
             _log.exception("thread %s: its messages are given back", thread_id)
             await self._hide(group, _delay(group))

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..rap.callbacks import BadCallback
 from ..receiving import NOT_QUEUED, CallbackReceiver
+from ..wire.traces import trace_of
 from . import wiring
 from .sandbox import Sandbox
 
@@ -30,7 +31,7 @@ async def _answered(receiver: CallbackReceiver, event: Mapping[str, Any]) -> dic
     try:
         await wiring.fresh(receiver.keyring)
         claims = receiver.admit(event["requestContext"]["http"]["method"], event["rawPath"])
-        await receiver.take(_body_of(event), claims)
+        await receiver.take(_body_of(event), claims, trace_of(event.get("headers")))
     except BadCallback as error:
         return _answer(error.status, {"error": error.text})
     except Exception:  # noqa: BLE001 - whatever is wrong here, the server may try again

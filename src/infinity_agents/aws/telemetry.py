@@ -8,6 +8,7 @@ from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
 from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 
 from ..conversation.events import AgentEvent, Completed, Failed, StepFinished, TurnDropped
+from ..wire.traces import current_trace_id
 
 NAMESPACE = "InfinityAgents"
 
@@ -63,3 +64,12 @@ def log_as_json(function: str) -> None:
     root.setLevel(logging.INFO)
     for handler in root.handlers:
         handler.setFormatter(LambdaPowertoolsFormatter(service=function))
+        handler.addFilter(with_trace_id)
+
+
+def with_trace_id(record: logging.LogRecord) -> bool:
+    """Have the formatter write ``trace_id``, where what is being done belongs to a trace; keep every record."""
+    trace_id = current_trace_id()
+    if trace_id is not None:
+        record.trace_id = trace_id
+    return True

@@ -12,6 +12,7 @@ from ..ports.blobs import BlobStore
 from ..rap.posting import CallbackSender, Undelivered
 from ..rap.results import failed
 from ..settings import ToolFailuresEnvironment
+from ..wire.traces import following
 from .sandbox import Sandbox
 from .tool_servers import handed, signed
 
@@ -50,7 +51,8 @@ async def _answer(ports: _Ports, event: Mapping[str, Any]) -> None:
     text = f"{invocation.operation} {_reason(event)}. It may be done in part; look before you call it again."
     _log.error("call %s in thread %s: %s", invocation.id, invocation.group_id, text)
     try:
-        await ports.sender.post(invocation.callback_url, failed(invocation, text))
+        with following(call.trace):
+            await ports.sender.post(invocation.callback_url, failed(invocation, text))
     except Undelivered as error:
         if error.status is None or error.status >= 500 or error.status == 429:
             raise

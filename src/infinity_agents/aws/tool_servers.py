@@ -32,6 +32,7 @@ from ..rap.posting import Sign
 from ..rap.server import ToolServer, Undelivered
 from ..settings import ToolServerEnvironment
 from ..wire import rap
+from ..wire.traces import current_trace, following, trace_of
 from .sandbox import Sandbox
 
 MAX_PAYLOAD = 1024 * 1024
@@ -98,6 +99,7 @@ class Handed:
     invocation: rap.Invocation
     base_url: str
     token: str
+    trace: Mapping[str, str] | None = None
 
     async def payload(self, payloads: BlobStore | None) -> bytes:
         """Return the event that says it; what is too large for one is kept in ``payloads``.
@@ -105,7 +107,7 @@ class Handed:
         Raises:
             Refused: it is too large, and there is no bucket.
         """
-        whole = _event(self.base_url, self.token, invocation=self.invocation.to_json())
+        whole = self._event(invocation=self.invocation.to_json())
         if len(whole) <= MAX_PAYLOAD:
             return whole
         if payloads is None:
@@ -115,7 +117,11 @@ class Handed:
         body = json.dumps(self.invocation.to_json()).encode()
         sha256 = hashlib.sha256(body).hexdigest()
         await payloads.put(sha256, body)
-        return _event(self.base_url, self.token, sha256=sha256)
+        return self._event(sha256=sha256)
+
+    def _event(self, **what: Any) -> bytes:
+        fields = {"type": HANDED_OVER, "base_url": self.base_url, "token": self.token, "trace": self.trace, **what}
+        return json.dumps(fields).encode()
 
 
 async def handed(event: Mapping[str, Any], payloads: BlobStore | None) -> Handed:
@@ -131,11 +137,7 @@ async def handed(event: Mapping[str, Any], payloads: BlobStore | None) -> Handed
         raise Misconfigured("a call was handed over by a bucket; set PAYLOAD_BUCKET")
     else:
         invocation = rap.parse_invocation(await payloads.get(event["sha256"]))
-    return Handed(invocation, event["base_url"], event["token"])
-
-
-def _event(base_url: str, token: str, **what: Any) -> bytes:
-    return json.dumps({"type": HANDED_OVER, "base_url": base_url, "token": token, **what}).encode()
+    return Handed(invocation, event["base_url"], event["token"], trace_of(event.get("trace")))
 
 
 # --------------------------------------------------------------------------------------------- the function
@@ -182,7 +184,9 @@ class ToolFunction:
             Undelivered: its result was not taken; as above.
         """
         if event.get("type") == HANDED_OVER:
-            return await self._carry_out(await handed(event, self._payloads), seconds)
+            call = await handed(event, self._payloads)
+            with following(call.trace):
+                return await self._carry_out(call, seconds)
         return await self._answered(event)
 
     # ------------------------------------------------------------ the first one
@@ -223,7 +227,8 @@ class ToolFunction:
 
     async def _take(self, invocation: rap.Invocation, base_url: str) -> None:
         try:
-            payload = await Handed(invocation, base_url, secrets.token_hex(16)).payload(self._payloads)
+            handed_over = Handed(invocation, base_url, secrets.token_hex(16), current_trace())
+            payload = await handed_over.payload(self._payloads)
             await self._clients.call(
                 "lambda", "invoke", FunctionName=self._name, InvocationType="Event", Payload=payload
             )

@@ -43,7 +43,8 @@ class CallbackApplication:
         if not scope["path"].startswith(f"{PATH}/"):
             raise BadCallback(404, f"there is nothing at this path; callbacks go to {PATH}/ and the token")
         claims = self.receiver.admit(scope["method"], scope["path"])
-        await self.receiver.take(await asgi.body_of(receive, self.receiver.max_bytes), claims)
+        body = await asgi.body_of(receive, self.receiver.max_bytes)
+        await self.receiver.take(body, claims, asgi.trace_in(scope))
 
 
 @contextlib.asynccontextmanager

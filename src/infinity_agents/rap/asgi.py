@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Mutable
 from typing import Any
 
 from ..errors import Misconfigured
+from ..wire.traces import trace_of
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -91,6 +92,11 @@ async def body_of(receive: Receive, most: int) -> bytes:
     if size > most:
         raise Refused(413, f"the body has {size} bytes, and {most} are allowed; send less")
     return bytes(body)
+
+
+def trace_in(scope: Scope) -> Mapping[str, str] | None:
+    """Return the trace context that the headers of a request say."""
+    return trace_of({name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]})
 
 
 async def answer(send: Send, fields: Mapping[str, Any]) -> None:

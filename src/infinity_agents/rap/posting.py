@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from ..conversation.content import without_surrogates
 from ..wire import rap
+from ..wire.traces import current_trace
 from .results import Event, succeeded_call
 
 MAX_CALLBACK = 5_500_000
@@ -88,7 +89,7 @@ class CallbackSender:
     async def _try(self, url: str, body: bytes) -> tuple[int | None, str]:
         if self._client is None:
             self._client = httpx.AsyncClient(timeout=CALLBACK_TIMEOUT, follow_redirects=False, mounts=_UNPROXIED)
-        headers = {"Content-Type": "application/json"}
+        headers = {"Content-Type": "application/json", **(current_trace() or {})}
         if self.sign is not None:
             headers |= self.sign("POST", url, headers, body)
         try:

@@ -27,7 +27,8 @@ from pydantic import ValidationError
 from ..errors import Misconfigured, Undecodable
 from ..wire import rap
 from ..wire.inputs import explain
-from .asgi import Receive, Refused, Scope, Send, answer, body_of, listening_socket, refuse, serving, url_of
+from ..wire.traces import following
+from .asgi import Receive, Refused, Scope, Send, answer, body_of, listening_socket, refuse, serving, trace_in, url_of
 from .context import CHOICE_PATH, OpenQuestions, ToolContext
 from .functions import FunctionTool, in_thread
 from .loop_watch import LoopWatch
@@ -303,7 +304,8 @@ class ToolServer:
             await self._live(receive, send)
         elif scope["type"] == "http":
             try:
-                fields = await self._answer(scope, receive)
+                with following(trace_in(scope)):
+                    fields = await self._answer(scope, receive)
             except Refused as refusal:
                 await refuse(send, refusal)
             else:

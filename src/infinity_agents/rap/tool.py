@@ -16,6 +16,7 @@ from ..ports.http import HttpClient, HttpResponse, HttpUnreachable
 from ..ports.tool import CallContext, SliceContext, ToolSpec
 from ..wire import rap
 from ..wire.inputs import mended_json
+from ..wire.traces import current_trace
 from .callbacks import token_in
 from .display_script import evaluate
 
@@ -94,7 +95,7 @@ class RapTool:
             http=self.http,
             clock=self.clock,
             auth=self.auth,
-            headers={"Idempotency-Key": f"{thread.id}:{call.id}"},
+            headers={"Idempotency-Key": f"{thread.id}:{call.id}", **(current_trace() or {})},
             secret=token_in(callback_url),
         )
 

@@ -24,6 +24,7 @@ from ..conversation.outputs import Output, spoken
 from ..conversation.threads import Thread
 from ..errors import Redeliver, Reject, TellModel, ToolUnreachable
 from ..wire.inputs import encode
+from ..wire.traces import traced
 from .large_values import sendable
 from .retry import against_store
 from .services import Run, is_wanted
@@ -90,7 +91,10 @@ class _Performer:
     async def _send(self, message: InputMessage) -> None:
         services = self.run.services
         body = await sendable(
-            message, keyring=services.keyring, blobs=services.blobs, inline_bytes=services.settings.inline_bytes
+            traced(message),
+            keyring=services.keyring,
+            blobs=services.blobs,
+            inline_bytes=services.settings.inline_bytes,
         )
         dedup_id = message.message_id or ids.digest(body)
         try:
@@ -202,7 +206,7 @@ class _Context:
             message_id=ids.message_id("timer", self.thread.id, call.id),
         )
         services = self.run.services
-        body = encode(message, services.keyring)
+        body = encode(traced(message), services.keyring)
         due_at = call.wakes_at
         await against_store(
             self.run,

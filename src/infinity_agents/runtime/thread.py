@@ -12,6 +12,7 @@ from ..conversation.slice import Slice
 from ..errors import FenceLost, InfinityError, Reject
 from ..ports.observer import Observer
 from ..ports.queues import DeferQueue
+from ..wire.traces import following, trace_among
 from .admit import admit, unheard
 from .cancellation import Cancellation
 from .commit import commit
@@ -103,7 +104,8 @@ class ThreadHandle:
         run = Run(self.services, observer or Silent(), deadline, cancel, self.cache.large)
         slice_: Slice | None = None
         try:
-            slice_, outcome = await self._phases(run, batch, defers)
+            with following(trace_among(batch)):
+                slice_, outcome = await self._phases(run, batch, defers)
         except Exception as error:  # noqa: BLE001 - a thread's edge: its failure is its outcome
             return self._failed(error, run)
         run.observe(

@@ -258,8 +258,8 @@ class LambdaService:
     def invoke_later(self, function: LambdaFunction, event: object) -> None:
         """Invoke without waiting for what comes of it."""
         working = threading.Thread(target=self._invoked, args=(function, event), daemon=True)
-        self._at_work.append(working)
         working.start()
+        self._at_work.append(working)  # only now: ``settle``, in another thread, may join it at once
 
     def settle(self) -> None:
         """Wait until every asynchronous invocation has come to its end."""

@@ -46,6 +46,9 @@ class LocalFinanceStore:
     async def trade(self, trade: Trade, owner: str) -> Trade:
         return await self._done(lambda db: _traded(db, trade, owner))
 
+    async def traded(self, account_id: str, trade_id: str) -> Trade | None:
+        return await self._done(lambda db: _earlier(db, account_id, trade_id))
+
     async def watch(self, watch: Watch) -> None:
         below, above = (str(limit) if limit is not None else None for limit in (watch.below, watch.above))
         row = (watch.thread_id, watch.call_id, watch.handle, watch.kind, watch.subject, below, above, watch.seen)
@@ -90,10 +93,9 @@ def _account(db: sqlite3.Connection, account_id: str, owner: str) -> Account:
 
 def _traded(db: sqlite3.Connection, trade: Trade, owner: str) -> Trade:
     account = _account(db, trade.account_id, owner)
-    earlier = db.execute("SELECT symbol, shares, price, cost FROM trades WHERE id = ?", (trade.id,)).fetchone()
+    earlier = _earlier(db, account.id, trade.id)
     if earlier is not None:
-        symbol, *numbers = earlier
-        return Trade(trade.id, trade.account_id, symbol, *map(Decimal, numbers))
+        return earlier
     cash, shares = account.cash - trade.cost, account.shares.get(trade.symbol, Decimal(0)) + trade.shares
     if cash < 0 or shares < 0:
         raise NotEnough(
@@ -109,6 +111,15 @@ def _traded(db: sqlite3.Connection, trade: Trade, owner: str) -> Trade:
     numbers = [str(number) for number in (trade.shares, trade.price, trade.cost)]
     db.execute("INSERT INTO trades VALUES (?, ?, ?, ?, ?, ?)", (trade.id, account.id, trade.symbol, *numbers))
     return trade
+
+
+def _earlier(db: sqlite3.Connection, account_id: str, trade_id: str) -> Trade | None:
+    sql = "SELECT symbol, shares, price, cost FROM trades WHERE id = ? AND account_id = ?"
+    found = db.execute(sql, (trade_id, account_id)).fetchone()
+    if found is None:
+        return None
+    symbol, *numbers = found
+    return Trade(trade_id, account_id, symbol, *map(Decimal, numbers))
 
 
 def _watch(row: Sequence[str | None]) -> Watch:

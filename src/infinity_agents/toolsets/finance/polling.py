@@ -93,10 +93,16 @@ async def _look_at_news(query: str, watches: Sequence[Watch], market: Market, st
         seen = watch.seen.split(",") if watch.seen else []
         for article in reversed(articles):
             if article.id not in seen and await _told(push, watch, _line(query, article), f"news-{article.id}"):
-                seen.insert(0, article.id)
-                await store.saw(watch, ",".join(seen[:_MOST_SEEN]))
+                seen.append(article.id)
+                await store.saw(watch, ",".join(_remembered(seen, articles)))
                 told += 1
     return told
+
+
+def _remembered(seen: Sequence[str], articles: Sequence[Article]) -> list[str]:
+    """Return the ids to keep: all that the source still tells of, and some of those that it may tell of again."""
+    current = [article.id for article in articles if article.id in seen]
+    return current + [known for known in reversed(seen) if known not in current][:_MOST_SEEN]
 
 
 def _line(query: str, article: Article) -> str:

@@ -2,7 +2,7 @@
 
 import hashlib
 from dataclasses import replace
-from decimal import ROUND_HALF_EVEN, Decimal
+from decimal import ROUND_CEILING, Decimal
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -138,6 +138,9 @@ class _Tools:
     async def _traded(self, account_id: str, symbol: str, shares: Decimal, ctx: ToolContext) -> str:
         owner = _owner(ctx)
         await self._store.account(account_id, owner)
+        earlier = await self._store.traded(account_id, _name_of(ctx))
+        if earlier is not None:
+            return _receipt(earlier)
         quote = await self._market.quote(checked_symbol(symbol))
         cost = _money(shares * quote.price)
         wanted = Trade(_name_of(ctx), account_id, quote.symbol, shares, quote.price, cost)
@@ -146,8 +149,12 @@ class _Tools:
         except NotEnough as error:
             verb = "buy" if shares > 0 else "sell"
             raise NotEnough(f"cannot {verb} {abs(shares)} {symbol} for {abs(cost)} dollars: {error}") from None
-        verb = "Bought" if done.shares > 0 else "Sold"
-        return f"{verb} {abs(done.shares)} {done.symbol} at {done.price}, for {abs(done.cost)} dollars in all."
+        return _receipt(done)
+
+
+def _receipt(done: Trade) -> str:
+    verb = "Bought" if done.shares > 0 else "Sold"
+    return f"{verb} {abs(done.shares)} {done.symbol} at {done.price}, for {abs(done.cost)} dollars in all."
 
 
 def _owner(ctx: ToolContext) -> str:
@@ -161,4 +168,5 @@ def _name_of(ctx: ToolContext) -> str:
 
 
 def _money(amount: Decimal) -> Decimal:
-    return amount.quantize(_CENT, ROUND_HALF_EVEN)
+    # Up: who buys pays a part of a cent more, and who sells gets it less, so that nobody makes money by rounding.
+    return amount.quantize(_CENT, ROUND_CEILING)

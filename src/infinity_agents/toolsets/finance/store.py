@@ -80,6 +80,10 @@ class FinanceStore(Protocol):
         """
         ...
 
+    async def traded(self, account_id: str, trade_id: str) -> Trade | None:
+        """Return a trade that was carried out, or ``None``."""
+        ...
+
     async def watch(self, watch: Watch) -> None:
         """Keep a watch, in place of one of the same call."""
         ...

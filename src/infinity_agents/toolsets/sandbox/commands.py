@@ -16,6 +16,8 @@ _MARK = "INFINITY_COMMAND"
 _HEAD = 6_000
 _TAIL = 18_000
 _CHUNK = 65_536
+_LAST_WORDS = 1.0
+"""Seconds for which output is read on after the command is over."""
 
 
 class Output:
@@ -82,7 +84,9 @@ class Running:
                     os.kill(pid, signal.SIGKILL)
             await asyncio.sleep(0.01)
         await self._process.wait()
-        await self._reading
+        # A process that shed the mark may hold the pipe open. Nobody waits for what it writes.
+        await asyncio.wait([self._reading], timeout=_LAST_WORDS)
+        self._reading.cancel()
 
     async def _read(self) -> None:
         stream = self._process.stdout

@@ -24,7 +24,7 @@ def resolved(tree: Path, path: str) -> Path:
     found = Path(os.path.realpath(tree / path))
     if not found.is_relative_to(tree):
         raise OutsideSandbox(f"{path!r} leads out of the sandbox; paths are below the repository's root")
-    if ".git" in found.relative_to(tree).parts:
+    if {".git", "git~1"} & {part.casefold() for part in found.relative_to(tree).parts}:
         raise OutsideSandbox(f"{path!r} is git's own; use describe_changes to see what changed")
     return found
 

@@ -43,8 +43,10 @@ class Git:
     git_dir: Path
     tree: Path | None = None
 
-    async def run(self, *arguments: str, index: Path | None = None, fine: tuple[int, ...] = (0,)) -> str:
-        """Return what ``git`` with these arguments prints.
+    async def run(
+        self, *arguments: str, index: Path | None = None, given: str = "", fine: tuple[int, ...] = (0,)
+    ) -> str:
+        """Return what ``git`` with these arguments prints, ``given`` on its standard input.
 
         Raises:
             GitFailed: it ended with another code than those that are ``fine``, or took ten minutes.
@@ -55,7 +57,7 @@ class Git:
             environment["GIT_WORK_TREE"] = str(self.tree)
         if index is not None:
             environment["GIT_INDEX_FILE"] = str(index)
-        code, text, told = await _run(arguments, environment, self.tree or self.git_dir.parent)
+        code, text, told = await _run(arguments, environment, self.tree or self.git_dir.parent, given)
         if code not in fine:
             raise GitFailed((told or text).strip()[-2_000:] or f"git {arguments[0]} ended with {code}", code)
         return text
@@ -102,23 +104,25 @@ def _environment() -> dict[str, str]:
     }
 
 
-async def _run(arguments: tuple[str, ...], environment: Mapping[str, str], directory: Path) -> tuple[int, str, str]:
+async def _run(
+    arguments: tuple[str, ...], environment: Mapping[str, str], directory: Path, given: str
+) -> tuple[int, str, str]:
     process = await asyncio.create_subprocess_exec(
         "git",
         *arguments,
         cwd=directory,
         env=environment,
-        stdin=asyncio.subprocess.DEVNULL,
+        stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
     try:
         async with asyncio.timeout(_GIT_SECONDS):
-            printed, told = await process.communicate()
+            printed, told = await process.communicate(given.encode("utf-8", "surrogateescape"))
     except TimeoutError:
         raise GitFailed(f"git {arguments[0]} took longer than {_GIT_SECONDS:.0f} seconds", -1) from None
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
-    return process.returncode or 0, printed.decode(errors="replace"), told.decode(errors="replace")
+    return process.returncode or 0, printed.decode("utf-8", "surrogateescape"), told.decode(errors="replace")

@@ -10,6 +10,7 @@ from ...rap.server import Diff, Image, Result, ToolContext, ToolServer
 from .commands import Output, Running, running
 from .confinement import Command, Confinement
 from .files import read, resolved, write
+from .git import GitFailed
 from .workspaces import Conflict, Sandbox, Sandboxes
 
 PATIENCE = 20.0
@@ -17,6 +18,8 @@ PATIENCE = 20.0
 FIRST_PAUSE = 30.0
 """Seconds between the first two events of a command; each further pause is twice as long, up to ``LONGEST_PAUSE``."""
 LONGEST_PAUSE = 600.0
+_LONGEST_COMMAND = 100_000
+"""In bytes: Linux passes 128 KiB in one argument."""
 _MOST_LINES = 2_000
 _MOST_TEXT = 200_000
 """Characters of a file, of hits or of a diff that a model is given at once."""
@@ -73,7 +76,7 @@ class _Tools:
 
     async def execute_command(
         self,
-        command: Annotated[str, Field(min_length=1, max_length=100_000)],
+        command: Annotated[str, Field(min_length=1)],
         ctx: ToolContext,
         timeout_minutes: Annotated[float, Field(gt=0, le=24 * 60)] = 60.0,
     ) -> str:
@@ -86,6 +89,10 @@ class _Tools:
             command: What the shell is given. There is no terminal and no input.
             timeout_minutes: After so long it is ended.
         """
+        if "\0" in command or len(command.encode()) > _LONGEST_COMMAND:
+            raise ValueError(
+                f"a command is at most {_LONGEST_COMMAND} bytes without NUL; put more into a file, and run that"
+            )
         sandbox = self._sandbox(ctx)
         about = Command(command, sandbox.tree, sandbox.home, self._sandboxes.repository(sandbox, _root(ctx)))
         async with running(about, self._confinement) as started:
@@ -228,7 +235,11 @@ class _Tools:
         return code
 
     async def _show_changes(self, sandbox: Sandbox, ctx: ToolContext) -> None:
-        changes = await self._sandboxes.changes(sandbox, _root(ctx))
+        try:
+            changes = await self._sandboxes.changes(sandbox, _root(ctx))
+        except GitFailed as failure:
+            # What was asked is done. A model that reads an error would do it again.
+            changes = f"The changes cannot be shown: {failure}"
         await ctx.view("diff", {"patch": _shortened(changes)})
 
 

@@ -12,12 +12,14 @@ import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import IO
 
 from .git import Git, GitFailed, checked_revision, clone
 
 KEPT_DAYS = 30
 """Days after which what the threads of a root left is deleted, counted from the last clone among them."""
 
+_LOCK_SECONDS = 0.02
 _URL = re.compile(r"https://[A-Za-z0-9.-]+(:\d+)?/[^\s\0]+")
 _USER = re.compile(r"https://[^/]*@")
 
@@ -232,7 +234,9 @@ class Sandboxes:
         directory = self._root / _name_of(root_id)
         directory.mkdir(parents=True, exist_ok=True)
         with (directory / "lock").open("w") as file:
-            await asyncio.to_thread(fcntl.flock, file, fcntl.LOCK_EX)
+            # Not in a thread: those who wait would take the threads that whoever has the lock needs.
+            while not _is_ours(file):  # noqa: ASYNC110 - another process tells nobody when it is done
+                await asyncio.sleep(_LOCK_SECONDS)
             yield
 
     def _prune(self) -> None:
@@ -253,8 +257,34 @@ async def _commit_of(git: Git, revision: str) -> str:
 async def _tree_of(git: Git, sandbox: Sandbox) -> str:
     with _scratch_index(sandbox) as index:
         await git.run("read-tree", sandbox.ref, index=index)
-        await git.run("add", "--all", "--", ".", index=index)
+        others = await git.run("ls-files", "--others", "--exclude-standard", "-z", index=index)
+        # Of a repository within the working copy, git would keep the name of its commit and none of its files.
+        nested = [name.rstrip("/") for name in others.split("\0") if name.endswith("/")]
+        await git.run("add", "--all", "--", ".", *(f":(top,exclude,literal){name}" for name in nested), index=index)
+        if nested:
+            await git.run("update-index", "--add", "-z", "--stdin", index=index, given=await _files_in(git, nested))
         return (await git.run("write-tree", index=index)).strip()
+
+
+async def _files_in(git: Git, directories: Sequence[str]) -> str:
+    """Return the files of repositories within a working copy that are not ignored, each followed by a NUL."""
+    tree = git.tree
+    assert tree is not None  # noqa: S101 - what has directories has a working copy
+    found = await asyncio.to_thread(_walked, tree, directories)
+    given = "".join(f"{path}\0" for path in found)
+    ignored = set((await git.run("check-ignore", "-z", "--stdin", given=given, fine=(0, 1))).split("\0"))
+    return "".join(f"{path}\0" for path in found if path not in ignored)
+
+
+def _walked(tree: Path, directories: Sequence[str]) -> list[str]:
+    return [
+        os.path.relpath(Path(place) / name, tree)
+        for directory in directories
+        for place, inner, names in os.walk(tree / directory)
+        if ".git" not in Path(place).relative_to(tree).parts
+        for name in (*names, *(each for each in inner if (Path(place) / each).is_symlink()))
+        if name != ".git"
+    ]
 
 
 @contextlib.contextmanager
@@ -265,6 +295,14 @@ def _scratch_index(sandbox: Sandbox) -> Iterator[Path]:
     finally:
         index.unlink(missing_ok=True)
         index.with_name(index.name + ".lock").unlink(missing_ok=True)
+
+
+def _is_ours(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _name_of(text: str) -> str:
