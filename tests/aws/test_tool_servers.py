@@ -398,6 +398,17 @@ class TestSignatures:
             assert sign("POST", url, {}, b"{}") == {}
 
 
+@pytest.mark.parametrize(("body", "is_base64"), [("no base64!", True), ("\ud800", False)])
+def test_a_body_that_cannot_be_read_is_refused(tools, body, is_base64):
+    event = request_event("POST", "/invoke", {"Host": "t.example.com"}, b"x") | {
+        "body": body,
+        "isBase64Encoded": is_base64,
+    }
+    answer = tools.invoke(event).value
+    assert answer["statusCode"] == 400
+    assert "cannot be read" in answer["body"]
+
+
 class TestContract:
     async def test_a_server_keeps_the_protocol_behind_a_function_url(self, tools):
         await conforms(tools, examples={"work": {"text": "hello"}})

@@ -196,10 +196,11 @@ class ToolFunction:
 
         async def receive() -> dict[str, Any]:
             text: str = event.get("body") or ""
-            return {
-                "type": "http.request",
-                "body": base64.b64decode(text) if event.get("isBase64Encoded") else text.encode(),
-            }
+            try:
+                body = base64.b64decode(text, validate=True) if event.get("isBase64Encoded") else text.encode()
+            except ValueError as error:
+                raise Refused(400, f"the body cannot be read: {error}") from error
+            return {"type": "http.request", "body": body}
 
         async def send(message: Mapping[str, Any]) -> None:
             nonlocal status, headers, body
