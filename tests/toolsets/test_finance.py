@@ -2,6 +2,8 @@
 
 import asyncio
 import hashlib
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -308,3 +310,19 @@ class TestTools:
     async def test_a_watch_needs_a_limit(self, agent):
         assert "below, above" in await agent.refused("notify_price_change", symbol="ACME")
         assert "less than" in await agent.refused("notify_price_change", symbol="ACME", below="9", above="8")
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--every", "0"], "1 to 86400"),
+        (["--every", "nan"], "1 to 86400"),
+        (["--file", "/nowhere/x.db"], "another --file"),
+    ],
+)
+def test_what_the_server_cannot_be_told(flags, said):
+    command = [sys.executable, "-m", "infinity_agents.toolsets.finance", "--port", "0", *flags]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr

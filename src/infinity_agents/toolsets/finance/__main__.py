@@ -3,7 +3,9 @@
 import argparse
 import asyncio
 import contextlib
+import logging
 import os
+import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -14,6 +16,8 @@ from .local_store import LocalFinanceStore
 from .market import BundledMarket, Finnhub, Market
 from .polling import poll
 from .server import finance_server
+
+_log = logging.getLogger(__name__)
 
 
 async def main() -> None:
@@ -27,13 +31,21 @@ async def main() -> None:
     parser.add_argument("--port", type=int, default=8004, help="port to listen on, 0 for a free one (default: 8004)")
     parser.add_argument("--every", type=float, default=60.0, help="seconds between two looks (default: %(default)g)")
     options = parser.parse_args()
-    store = LocalFinanceStore(options.file)
+    if not 1 <= options.every <= 86_400:
+        parser.error(f"--every is {options.every:g} and must be 1 to 86400 seconds")
+    try:
+        store = LocalFinanceStore(options.file)
+    except sqlite3.Error as error:
+        parser.error(f"{options.file} cannot be used ({error}); name another --file")
     async with _market() as market:
         server = finance_server(market, store)
         async with serving(server, options.host, options.port) as url:
             print(f"finance is served at {url}", flush=True)  # noqa: T201 - whoever started it wants to know
             while True:
-                await poll(market, store, server.push)
+                try:
+                    await poll(market, store, server.push)
+                except sqlite3.Error:
+                    _log.exception("the watches cannot be read; they are looked at again in %g seconds", options.every)
                 await asyncio.sleep(options.every)
 
 
