@@ -4,7 +4,7 @@ import aws_cdk as cdk
 import pytest
 
 from infinity_agents.settings import FinanceEnvironment, FinancePollerEnvironment, SandboxEnvironment
-from infinity_cdk import FinanceToolSet, InfinityAgent, RapToolSet, SandboxToolSet
+from infinity_cdk import FinanceToolSet, HTTPMCPToolSet, InfinityAgent, RapToolSet, SandboxToolSet
 from tests.infra.conftest import Synthesized, app_without_bundling
 
 pytestmark = pytest.mark.slow
@@ -79,6 +79,22 @@ def test_what_a_tool_server_may_not_be(wrong):
     with pytest.raises(ValueError, match="the tool set 'x'") as told:
         RapToolSet(agent, "x", **wrong)
     assert "a-token" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"url": "https://user:pass@a.example"},
+        {"url": "http://a.example"},
+        {"url": "https://a.example/mcp", "headers": {"Authorization": "Bearer a-token"}},
+    ],
+)
+def test_no_secret_of_an_mcp_server_gets_into_the_template(wrong):
+    agent = InfinityAgent(cdk.Stack(app_without_bundling(), "Stack"), "Agent", monitoring=False)
+    with pytest.raises(ValueError, match="the tool set 'x'") as told:
+        HTTPMCPToolSet(agent, "x", **wrong)
+    assert "a-token" not in str(told.value)
+    assert "pass@" not in str(told.value)
 
 
 def listed(value):

@@ -19,8 +19,10 @@ from ..functions import RuntimeFunction
 from ..review import accept
 from ..storage import keyed_table
 from .base import agent_around
+from .rap import HTTPS
 from .tool_function import FunctionToolSet, ToolFunction
 
+_SECRET_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization", "x-api-key"})
 _RECORDS = ("dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query")
 
 
@@ -72,11 +74,18 @@ class HTTPMCPToolSet(FunctionToolSet):
     ) -> None:
         super().__init__(scope, id, name=name)
         _check_name(self.name)
-        if not url.startswith("https://"):
-            raise ValueError(f"the tool set {id!r}: url is {url!r} and must be https, as it carries tokens")
+        if not HTTPS.fullmatch(url):
+            raise ValueError(
+                f"the tool set {id!r}: url must be https, as it carries tokens, and without user or spaces"
+            )
         if oauth is not None and oauth.client_secret is not None and oauth.client_id is None:
             raise ValueError(f"the tool set {id!r}: client_secret is of a client; give its client_id too")
         plain, secret = _split(headers or {})
+        for name_of_secret in _SECRET_HEADERS & {key.casefold() for key in plain}:
+            raise ValueError(
+                f"the tool set {id!r}: the header {name_of_secret} would stand in the template for all to read; pass a "
+                'secret, such as Secret.from_secret_name_v2(self, "Token", "my-agent/token")'
+            )
         told: dict[str, Any] = {
             "mcp_name": self.name,
             "mcp_url": url,

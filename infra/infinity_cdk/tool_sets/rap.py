@@ -12,7 +12,8 @@ from ..tools_config import ToolSetEntry
 from .base import ToolSet
 
 _LOOPBACK = re.compile(r"http://(?:127\.0\.0\.1|localhost|\[::1\])(?::\d+)?(?:/|$)")
-_HTTPS = re.compile(r"https://[A-Za-z0-9._\[\]:-]+(?:/\S*)?")
+HTTPS = re.compile(r"https://[A-Za-z0-9._\[\]:-]+(?:/\S*)?")
+"""An https URL with a host, and without a user."""
 _FUNCTION_URL = re.compile(r"https://[a-z0-9]+\.lambda-url\.[a-z0-9-]+\.on\.aws(?:/|$)")
 _YEAR = Duration.days(366)
 
@@ -129,7 +130,7 @@ def allow_second_invocation(scope: Construct, function: aws_lambda.IFunction, ro
 def _check_url(id: str, url: str, *, signed_without_handler: bool) -> None:
     if Token.is_unresolved(url):
         return
-    if not (_HTTPS.fullmatch(url) or _LOOPBACK.match(url)) or "?" in url or "#" in url:
+    if not (HTTPS.fullmatch(url) or _LOOPBACK.match(url)) or "?" in url or "#" in url:
         raise ValueError(
             f"the tool set {id!r}: server_url is {url!r} and must be an https URL without user, query and fragment"
         )
