@@ -132,7 +132,7 @@ def _check_url(id: str, url: str, *, signed_without_handler: bool) -> None:
         return
     if not (HTTPS.fullmatch(url) or _LOOPBACK.match(url)) or "?" in url or "#" in url:
         raise ValueError(
-            f"the tool set {id!r}: server_url is {url!r} and must be an https URL without user, query and fragment"
+            f"the tool set {id!r}: server_url is {url!r} and must be an https URL without query, fragment and user"
         )
     if signed_without_handler and _FUNCTION_URL.match(url):
         raise ValueError(
