@@ -199,10 +199,8 @@ class _Tools:
         """
         sandbox = self._sandbox(ctx)
         inner = str(resolved(sandbox.tree, path).relative_to(sandbox.tree)) if path else None
-        changes = await self._sandboxes.changes(sandbox, _root(ctx), path=inner)
-        if not changes:
-            return "Nothing was changed."
-        return f"{await self._sandboxes.summary(sandbox, _root(ctx))}\n{_shortened(changes)}"
+        changes = await self._sandboxes.changes(sandbox, _root(ctx), path=inner, summary=True)
+        return _shortened(changes) or "Nothing was changed."
 
     async def squash_sandbox(self, child_thread_id: str, ctx: ToolContext) -> str:
         """Take what a child thread changed into this thread's working copy. It works after the child was closed too.

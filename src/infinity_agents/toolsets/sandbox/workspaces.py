@@ -138,20 +138,17 @@ class Sandboxes:
         await git.run("update-ref", sandbox.ref, made, last)
         return made
 
-    async def changes(self, sandbox: Sandbox, root_id: str, *, path: str | None = None) -> str:
-        """Return what was changed since the sandbox was made, as a unified diff."""
-        git = self.git(sandbox, root_id)
-        tree = await _tree_of(git, sandbox)
-        paths = ["--", f":(top,literal){path}"] if path else []
-        return await git.run(
-            "diff-tree", "-r", "-p", "-M", "--no-ext-diff", "--no-textconv", sandbox.start, tree, *paths
-        )
+    async def changes(self, sandbox: Sandbox, root_id: str, *, path: str | None = None, summary: bool = False) -> str:
+        """Return what was changed since the sandbox was made, as a unified diff.
 
-    async def summary(self, sandbox: Sandbox, root_id: str) -> str:
-        """Return which files were changed since the sandbox was made, and by how many lines."""
+        With ``summary``, it begins with the files, and by how many lines each was changed.
+        """
         git = self.git(sandbox, root_id)
         tree = await _tree_of(git, sandbox)
-        return await git.run("diff-tree", "-r", "-M", "--stat=120", "--no-ext-diff", sandbox.start, tree)
+        options = ["--patch-with-stat", "--stat=120"] if summary else ["-p"]
+        paths = ["--", f":(top,literal){path}"] if path else []
+        told = ("-r", "-M", "--no-ext-diff", "--no-textconv", *options)
+        return await git.run("diff-tree", *told, sandbox.start, tree, *paths)
 
     async def squash(self, child_id: str, thread_id: str, root_id: str) -> str:
         """Take what a child changed into the thread's own working copy; return which files that touches.
