@@ -5,12 +5,11 @@ What waits for a change of state is in a table of records; ``heard`` looks there
 | group | key | record |
 |---|---|---|
 | ``instance#ID`` | thread and call | ``handle``, ``kind`` (``creation`` or ``watch``), ``states`` |
-| ``waiting#THREAD`` | call | ``instance`` |
+| ``waiting#THREAD`` | call | ``about`` |
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import Field
@@ -20,10 +19,9 @@ from ..ports.records import RecordTable
 from ..rap.posting import CallbackSender, answer_with, push_with
 from ..rap.results import LATER, Event, Later
 from ..rap.server import ToolContext, ToolServer
+from .waiting import Waiting, forget_when_over
 
 State = Literal["pending", "running", "stopping", "stopped", "shutting-down", "terminated"]
-KEPT = timedelta(days=90)
-"""How long a change of state is waited for."""
 
 _NEVER_RUNS = {"stopping", "stopped", "shutting-down", "terminated"}
 
@@ -90,7 +88,7 @@ def ec2_server(cloud: InstanceCloud, records: RecordTable) -> ToolServer:
         instance_id = await cloud.create(
             token, image_id=image_id, instance_type=instance_type, name=name, subnet_id=subnet_id
         )
-        waiting = _Waiting(instance_id, ctx.thread_id, ctx.call_id)
+        waiting = Waiting(_waiting_for(instance_id), ctx.thread_id, ctx.call_id)
         await waiting.put(records, {"handle": ctx.handle, "kind": "creation", "states": []})
         # It may have changed before that was written, and then nobody would say so again.
         instance = await cloud.describe(instance_id)
@@ -113,20 +111,10 @@ def ec2_server(cloud: InstanceCloud, records: RecordTable) -> ToolServer:
         if instance.state == "terminated":
             raise ValueError(f"the instance {instance_id} is terminated, and will not change any more")
         record = {"handle": ctx.handle, "kind": "watch", "states": states or []}
-        await _Waiting(instance_id, ctx.thread_id, ctx.call_id).put(records, record)
+        await Waiting(_waiting_for(instance_id), ctx.thread_id, ctx.call_id).put(records, record)
         return f"Subscribed to the states of {instance_id}, which is {instance.state} now."
 
-    @server.on_cancel
-    async def cancelled(thread_id: str, call_id: str) -> None:
-        waiting = await records.get(f"waiting#{thread_id}", call_id)
-        if waiting is not None:
-            await _Waiting(waiting["instance"], thread_id, call_id).delete(records)
-
-    @server.on_close
-    async def closed(thread_id: str) -> None:
-        for call_id, waiting in (await records.all(f"waiting#{thread_id}")).items():
-            await _Waiting(waiting["instance"], thread_id, call_id).delete(records)
-
+    forget_when_over(server, records)
     return server
 
 
@@ -146,10 +134,10 @@ async def heard(
         StoreUnavailable: not everybody was told; do it again.
         Undelivered: as above.
     """
-    there = await records.all(f"instance#{instance_id}")
+    there = await records.all(_waiting_for(instance_id))
     instance: Instance | None = None
     for key, record in there.items():
-        waiting = _Waiting(instance_id, *key.split(" ", 1))
+        waiting = Waiting.named(_waiting_for(instance_id), key)
         if record["kind"] == "watch":
             await _tell(record, instance_id, state, event_id=event_id, at=at, sender=sender)
             is_over = state == "terminated"
@@ -193,19 +181,5 @@ def _answer(instance: Instance) -> tuple[dict[str, Any] | str, bool] | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    """A call that waits for an instance."""
-
-    instance_id: str
-    thread_id: str
-    call_id: str
-
-    async def put(self, records: RecordTable, record: Mapping[str, Any]) -> None:
-        # The call first: what is found by its instance can be cancelled.
-        await records.put(f"waiting#{self.thread_id}", self.call_id, {"instance": self.instance_id}, kept=KEPT)
-        await records.put(f"instance#{self.instance_id}", f"{self.thread_id} {self.call_id}", record, kept=KEPT)
-
-    async def delete(self, records: RecordTable) -> None:
-        await records.delete(f"instance#{self.instance_id}", f"{self.thread_id} {self.call_id}")
-        await records.delete(f"waiting#{self.thread_id}", self.call_id)
+def _waiting_for(instance_id: str) -> str:
+    return f"instance#{instance_id}"

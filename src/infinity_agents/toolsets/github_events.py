@@ -3,7 +3,7 @@
 | group | key | record |
 |---|---|---|
 | ``repo#OWNER/NAME`` | thread and call | ``handle``, and ``filters`` or ``check`` |
-| ``waiting#THREAD`` | call | ``repository`` |
+| ``waiting#THREAD`` | call | ``about`` |
 | ``checks#OWNER/NAME#SHA`` | kind and id | ``name``, ``conclusion`` (``null`` while it runs), ``url`` |
 | ``delivery#ID`` | ``seen`` | nothing: everybody was told |
 """
@@ -26,9 +26,8 @@ from ..rap.posting import CallbackSender, Undelivered, answer_with, push_with
 from ..rap.results import LATER, Event, Later
 from ..rap.server import ToolContext, ToolServer
 from ..wire.rap import parse_json
+from .waiting import Waiting, forget_when_over
 
-KEPT = timedelta(days=90)
-"""How long a subscription lasts."""
 CHECKS_KEPT = timedelta(days=14)
 DELIVERIES_KEPT = timedelta(days=7)
 """GitHub delivers again what is three days old at most."""
@@ -94,7 +93,7 @@ def github_server(records: RecordTable, blobs: BlobStore) -> ToolServer:
             issue,
             include_own=include_own,
         )
-        await _Waiting(f"{owner}/{repo}", ctx.thread_id, ctx.call_id).put(
+        await Waiting(_waiting_for(f"{owner}/{repo}"), ctx.thread_id, ctx.call_id).put(
             records, {"handle": ctx.handle, "filters": filters.to_json()}
         )
         return f"Subscribed to events of {owner}/{repo}."
@@ -109,7 +108,7 @@ def github_server(records: RecordTable, blobs: BlobStore) -> ToolServer:
     ) -> Later:
         """Answer when the checks of a commit are over: the named one, or all that GitHub has told of."""
         repository = f"{owner}/{repo}"
-        waiting = _Waiting(repository, ctx.thread_id, ctx.call_id)
+        waiting = Waiting(_waiting_for(repository), ctx.thread_id, ctx.call_id)
         await waiting.put(records, {"handle": ctx.handle, "check": {"sha": sha, "name": check}})
         # It may have ended before that was written, and then nobody would say so again.
         outcome = _outcome(await records.all(_checks(repository, sha)), sha, check)
@@ -133,17 +132,7 @@ def github_server(records: RecordTable, blobs: BlobStore) -> ToolServer:
         rest = len(text) - offset - PAGE
         return text[offset : offset + PAGE] + (f"\n… {rest} more from offset={offset + PAGE}" if rest > 0 else "")
 
-    @server.on_cancel
-    async def cancelled(thread_id: str, call_id: str) -> None:
-        waiting = await records.get(f"waiting#{thread_id}", call_id)
-        if waiting is not None:
-            await _Waiting(waiting["repository"], thread_id, call_id).delete(records)
-
-    @server.on_close
-    async def closed(thread_id: str) -> None:
-        for call_id, waiting in (await records.all(f"waiting#{thread_id}")).items():
-            await _Waiting(waiting["repository"], thread_id, call_id).delete(records)
-
+    forget_when_over(server, records)
     return server
 
 
@@ -155,25 +144,6 @@ def _part(value: Any, path: str) -> Any:
             inner = ", ".join(list(value)[:50]) if isinstance(value, dict) else type(value).__name__
             raise ValueError(f"there is no {name!r} in {path!r}; there is: {inner}") from error
     return value
-
-
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    """A call that waits for what happens in a repository."""
-
-    repository: str
-    thread_id: str
-    call_id: str
-
-    async def put(self, records: RecordTable, record: Record) -> None:
-        # The call first: what is found by its repository can be cancelled.
-        waiting = {"repository": self.repository}
-        await records.put(f"waiting#{self.thread_id}", self.call_id, waiting, kept=KEPT)
-        await records.put(_waiting_for(self.repository), f"{self.thread_id} {self.call_id}", record, kept=KEPT)
-
-    async def delete(self, records: RecordTable) -> None:
-        await records.delete(_waiting_for(self.repository), f"{self.thread_id} {self.call_id}")
-        await records.delete(f"waiting#{self.thread_id}", self.call_id)
 
 
 def _waiting_for(repository: str) -> str:
@@ -233,7 +203,7 @@ class Webhook:
         sha256 = hashlib.sha256(body).hexdigest()
         is_kept = False
         for key, record in waiting.items():
-            waiter = _Waiting(delivered.repository, *key.split(" ", 1))
+            waiter = Waiting.named(_waiting_for(delivered.repository), key)
             if "check" in record:
                 await self._answer(waiter, record, delivered)
             elif Filters(**record["filters"]).let_through(delivered, self.agent_login):
@@ -243,13 +213,13 @@ class Webhook:
                 text = f"{delivered.told()}\nAll of it: get_github_event(event={sha256!r})"
                 await self._push(waiter, record, Event(text, event_id=delivery_id))
 
-    async def _push(self, waiter: _Waiting, record: Record, event: Event) -> None:
+    async def _push(self, waiter: Waiting, record: Record, event: Event) -> None:
         try:
             await push_with(self.sender, record["handle"], event, patience=_PATIENCE)
         except Undelivered as error:
             await self._forget_if_refused(waiter, error)
 
-    async def _answer(self, waiter: _Waiting, record: Record, delivered: "Delivered") -> None:
+    async def _answer(self, waiter: Waiting, record: Record, delivered: "Delivered") -> None:
         sha, name = record["check"]["sha"], record["check"]["name"]
         if sha != delivered.sha:
             return
@@ -263,7 +233,7 @@ class Webhook:
         else:
             await waiter.delete(self.records)
 
-    async def _forget_if_refused(self, waiter: _Waiting, error: Undelivered) -> None:
+    async def _forget_if_refused(self, waiter: Waiting, error: Undelivered) -> None:
         """Forget who is not there any more: one of many must not keep the others from being told."""
         if error.status not in (401, 403, 404, 410):
             raise error
