@@ -163,6 +163,13 @@ def test_what_cannot_be_taken_is_refused_with_a_reason(posting, body, status):
     assert posting.queued() == []
 
 
+def test_a_body_that_is_no_base64_is_refused_once_the_token_is_right(posting):
+    event = {**request_of(URL, RESULT), "isBase64Encoded": True}
+    assert receiver.handler(event, None)["statusCode"] == 400
+    assert receiver.handler({**event, "rawPath": "/wrong"}, None)["statusCode"] == 401
+    assert posting.queued() == []
+
+
 def test_another_method_is_405(posting):
     assert posting.post(URL, RESULT, method="GET")[0] == 405
 

@@ -1,10 +1,7 @@
 """The receiver of GitHub's deliveries, behind API Gateway: a REST API, or payload format 2.0."""
 
-import base64
-import json
 import logging
 import os
-from collections.abc import Mapping
 from typing import Any
 
 from ..adapters.dynamo_records import DynamoRecords
@@ -15,6 +12,7 @@ from ..errors import Misconfigured
 from ..rap.posting import CallbackSender
 from ..settings import GitHubWebhookEnvironment
 from ..toolsets.github_events import BadDelivery, Webhook
+from .http_events import BadBody, answer, request_of
 from .sandbox import Sandbox
 from .tool_servers import signed
 
@@ -42,31 +40,28 @@ async def _webhook() -> Webhook:
 sandbox = Sandbox(_webhook)
 
 
-def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
+def handler(event: object, context: object) -> dict[str, Any]:
     """Return the answer to a delivery; one that failed here is answered 500, and GitHub's list offers it again.
 
     Raises:
+        NoRequest: the event is no request.
         Misconfigured: the environment, or what it names, cannot be used.
         StoreUnavailable: the secret could not be read when the sandbox began.
     """
     return sandbox.run(lambda webhook: _answered(webhook, event))
 
 
-async def _answered(webhook: Webhook, event: Mapping[str, Any]) -> dict[str, Any]:
-    method = event.get("httpMethod") or event["requestContext"]["http"]["method"]
-    if method != "POST":
-        return _answer(405, {"error": f"deliveries are posted, and this was {method}"})
-    text: str = event.get("body") or ""
-    headers = {name.lower(): value for name, value in event["headers"].items()}
+async def _answered(webhook: Webhook, event: object) -> dict[str, Any]:
+    request = request_of(event)
+    if request.method != "POST":
+        return answer(405, {"error": f"deliveries are posted, and this was {request.method}"})
     try:
-        done = await webhook.take(headers, base64.b64decode(text) if event.get("isBase64Encoded") else text.encode())
+        done = await webhook.take(request.headers, request.body)
+    except BadBody as error:
+        return answer(400, {"error": str(error)})
     except BadDelivery as error:
-        return _answer(error.status, {"error": str(error)})
+        return answer(error.status, {"error": str(error)})
     except Exception:  # noqa: BLE001 - whatever is wrong here, GitHub may deliver again
-        _log.exception("delivery %s was not told", headers.get("x-github-delivery"))
-        return _answer(500, {"error": "the delivery could not be told; deliver it again"})
-    return _answer(200, {"ok": True, "done": done})
-
-
-def _answer(status: int, fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {"statusCode": status, "headers": {"content-type": "application/json"}, "body": json.dumps(fields)}
+        _log.exception("delivery %s was not told", request.headers.get("x-github-delivery"))
+        return answer(500, {"error": "the delivery could not be told; deliver it again"})
+    return answer(200, {"ok": True, "done": done})

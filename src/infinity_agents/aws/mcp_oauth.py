@@ -3,7 +3,6 @@
 A browser waits for at most half a minute, a tool may take longer: the function hands that work to itself.
 """
 
-import base64
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,7 @@ from ..mcp.proxy import McpProxy
 from ..mcp.servers import HttpServer
 from ..settings import McpOAuthEnvironment
 from ..wire import rap
+from .http_events import BadBody, HttpRequest, request_of
 from .mcp_linking import links_of, server_of
 from .sandbox import Sandbox
 from .tool_servers import signed
@@ -50,22 +50,29 @@ class LinkFunction:
         self._pages = LinkPages(links, vault, self._hand_over)
         return self
 
-    async def handle(self, event: Mapping[str, Any]) -> Any:
-        """Answer a request of API Gateway, whichever its payload format, or carry out what waited."""
-        if event.get("type") == RESUME:
+    async def handle(self, event: object) -> Any:
+        """Answer a request of API Gateway, or carry out what waited.
+
+        Raises:
+            NoRequest: the event is neither.
+        """
+        if isinstance(event, Mapping) and event.get("type") == RESUME:
             await self._proxy.resume(event["user"], [Waiting(**call) for call in event["waiting"]])
             return None
-        http = event.get("requestContext", {}).get("http", {})
-        method = http.get("method") or event.get("httpMethod", "")
-        if method == "GET":
-            page = await self._pages.shown(event.get("queryStringParameters") or {})
-        elif method == "POST":
-            text: str = event.get("body") or ""
-            body = base64.b64decode(text).decode("utf-8", "replace") if event.get("isBase64Encoded") else text
-            page = await self._pages.said_yes(fields_of(body))
+        request = request_of(event)
+        if request.method == "GET":
+            page = await self._pages.shown(request.query)
+        elif request.method == "POST":
+            page = await self._said_yes(request)
         else:
             page = Page(405, "This page takes GET and POST.")
         return {"statusCode": page.status, "headers": dict(HEADERS), "body": page.body}
+
+    async def _said_yes(self, request: HttpRequest) -> Page:
+        try:
+            return await self._pages.said_yes(fields_of(request.body.decode("utf-8", "replace")))
+        except BadBody as error:
+            return Page(400, str(error))
 
     async def _hand_over(self, user: str, waiting: Sequence[Waiting]) -> None:
         # One by one: together they may be larger than an invocation takes.
@@ -89,13 +96,13 @@ async def _build() -> LinkFunction:
     return await LinkFunction(environment, AwsClients(), name=os.environ.get("AWS_LAMBDA_FUNCTION_NAME", "")).begin()
 
 
-_sandbox = Sandbox(_build)
+sandbox = Sandbox(_build)
 
 
-def handler(event: Mapping[str, Any], context: object) -> Any:
+def handler(event: object, context: object) -> Any:
     """Return the answer to a browser; or carry out what waited for a link.
 
     Raises:
         Misconfigured: the environment, or what it names, cannot be used.
     """
-    return _sandbox.run(lambda function: function.handle(event))
+    return sandbox.run(lambda function: function.handle(event))

@@ -1,15 +1,13 @@
 """The receiver: what tool servers post to the function's URL, put on the input queue. It needs no database."""
 
-import base64
-import json
 import logging
-from collections.abc import Mapping
 from typing import Any
 
 from ..rap.callbacks import BadCallback
 from ..receiving import NOT_QUEUED, CallbackReceiver
 from ..wire.traces import trace_of
 from . import wiring
+from .http_events import BadBody, answer, request_of
 from .sandbox import Sandbox
 
 _log = logging.getLogger(__name__)
@@ -17,33 +15,28 @@ _log = logging.getLogger(__name__)
 sandbox = Sandbox(wiring.receiver)
 
 
-def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
-    """Return the answer to a request of the function's URL (payload format 2.0).
+def handler(event: object, context: object) -> dict[str, Any]:
+    """Return the answer to a request of the function's URL.
 
     Raises:
+        NoRequest: the event is none.
         Misconfigured: the environment, or what it names, cannot be used.
         StoreUnavailable: what it names could not be read when the sandbox began.
     """
     return sandbox.run(lambda receiver: _answered(receiver, event))
 
 
-async def _answered(receiver: CallbackReceiver, event: Mapping[str, Any]) -> dict[str, Any]:
+async def _answered(receiver: CallbackReceiver, event: object) -> dict[str, Any]:
+    request = request_of(event)
     try:
         await wiring.fresh(receiver.keyring)
-        claims = receiver.admit(event["requestContext"]["http"]["method"], event["rawPath"])
-        await receiver.take(_body_of(event), claims, trace_of(event.get("headers")))
+        claims = receiver.admit(request.method, request.path)
+        await receiver.take(request.body, claims, trace_of(request.headers))
     except BadCallback as error:
-        return _answer(error.status, {"error": error.text})
+        return answer(error.status, {"error": error.text})
+    except BadBody as error:
+        return answer(400, {"error": str(error)})
     except Exception:  # noqa: BLE001 - whatever is wrong here, the server may try again
         _log.exception("a callback could not be put on the queue")
-        return _answer(500, {"error": NOT_QUEUED})
-    return _answer(200, {"ok": True})
-
-
-def _body_of(event: Mapping[str, Any]) -> bytes:
-    body: str = event.get("body") or ""
-    return base64.b64decode(body) if event.get("isBase64Encoded") else body.encode()
-
-
-def _answer(status: int, fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {"statusCode": status, "headers": {"content-type": "application/json"}, "body": json.dumps(fields)}
+        return answer(500, {"error": NOT_QUEUED})
+    return answer(200, {"ok": True})

@@ -6,7 +6,6 @@ answers the call with an error.
 """
 
 import asyncio
-import base64
 import contextlib
 import hashlib
 import json
@@ -33,6 +32,7 @@ from ..rap.server import ToolServer, Undelivered
 from ..settings import ToolServerEnvironment
 from ..wire import rap
 from ..wire.traces import current_trace, following, trace_of
+from .http_events import BadBody, HttpRequest, request_of
 from .sandbox import Sandbox
 
 MAX_PAYLOAD = 1024 * 1024
@@ -71,7 +71,7 @@ def tool_handler(server: ToolServer | Callable[[], ToolServer | Awaitable[ToolSe
 
     sandbox = Sandbox(build)
 
-    def handler(event: Mapping[str, Any], context: Any) -> Any:
+    def handler(event: object, context: Any) -> Any:
         seconds = context.get_remaining_time_in_millis() / 1000
         return sandbox.run(lambda function: function.handle(event, seconds=seconds))
 
@@ -176,31 +176,30 @@ class ToolFunction:
         server.on_cancel(self._mark_cancelled)
         server.on_close(self._mark_closed)
 
-    async def handle(self, event: Mapping[str, Any], *, seconds: float) -> Any:
+    async def handle(self, event: object, *, seconds: float) -> Any:
         """Answer a request of the function's URL, or carry out what one has handed over; ``seconds`` are left.
 
         Raises:
+            NoRequest: the event is neither.
             InfinityError: the call could not be carried out; the platform tries again.
             Undelivered: its result was not taken; as above.
         """
-        if event.get("type") == HANDED_OVER:
+        if isinstance(event, Mapping) and event.get("type") == HANDED_OVER:
             call = await handed(event, self._payloads)
             with following(call.trace):
                 return await self._carry_out(call, seconds)
-        return await self._answered(event)
+        return await self._answered(request_of(event))
 
     # ------------------------------------------------------------ the first one
 
-    async def _answered(self, event: Mapping[str, Any]) -> dict[str, Any]:
+    async def _answered(self, request: HttpRequest) -> dict[str, Any]:
         status, headers, body = 0, [], b""
 
         async def receive() -> dict[str, Any]:
-            text: str = event.get("body") or ""
             try:
-                body = base64.b64decode(text, validate=True) if event.get("isBase64Encoded") else text.encode()
-            except ValueError as error:
-                raise Refused(400, f"the body cannot be read: {error}") from error
-            return {"type": "http.request", "body": body}
+                return {"type": "http.request", "body": request.body}
+            except BadBody as error:
+                raise Refused(400, str(error)) from error
 
         async def send(message: Mapping[str, Any]) -> None:
             nonlocal status, headers, body
@@ -209,13 +208,15 @@ class ToolFunction:
             else:
                 body += message["body"]
 
-        told = {name.lower(): value for name, value in event["headers"].items()}
         scope = {
             "type": "http",
-            "method": event["requestContext"]["http"]["method"],
-            "path": event["rawPath"],
-            "scheme": told.get("x-forwarded-proto", "https"),
-            "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in told.items()],
+            "method": request.method,
+            "path": request.path,
+            "scheme": request.headers.get("x-forwarded-proto", "https"),
+            "headers": [
+                (name.encode("latin-1", "replace"), value.encode("latin-1", "replace"))
+                for name, value in request.headers.items()
+            ],
         }
         await self._server(scope, receive, send)
         # Whatever is not done when the answer is given stands still.
