@@ -1,15 +1,20 @@
 """What a slice sends belongs to the trace of the message that moved it."""
 
 import json
+from dataclasses import replace
 
 from infinity_agents.conversation.content import Text
-from infinity_agents.conversation.messages import InputMessage
+from infinity_agents.conversation.messages import CallDeadline, InputMessage
 from infinity_agents.testing.scenarios import closes, spawns
 from infinity_agents.testing.scripted_model import calls, says
-from tests.runtime.stepping import a_world, person, step
+from tests.runtime.stepping import a_world, ours, person, result, step
 
 ONE = {"traceparent": "00-" + "1" * 32 + "-" + "a" * 16 + "-01", "tracestate": "a=1"}
 TWO = {"traceparent": "00-" + "2" * 32 + "-" + "b" * 16 + "-00"}
+
+
+def traced(delivery, trace):
+    return replace(delivery, message=replace(delivery.message, trace=trace))
 
 
 async def queued(world):
@@ -51,3 +56,24 @@ async def test_the_next_slice_without_a_trace_has_none():
     await step(world, person("ask one", trace={"traceparent": "00-1"}))
     ((_, fields),) = (await queued(world)).items()
     assert "trace" not in fields
+
+
+async def test_what_is_done_for_a_deferred_message_belongs_to_its_own_trace():
+    world = await a_world(
+        {
+            "find": calls("search", {"q": "x"}),
+            "No answer came": calls("build", {"all": True}),
+            "found after all": spawns("look"),
+        },
+        "search",
+        "build",
+    )
+    await step(world, person("find it"))
+    search = world.server.last("search")
+    world.clock.advance(6 * 3600 + 1)
+    await step(world, ours(synthetic=CallDeadline(search)))
+    await step(world, traced(result(search, "found after all"), ONE))
+    assert await queued(world) == {}
+    await step(world, traced(result(world.server.last("build"), "built"), TWO))
+    fields = next(fields for group, fields in (await queued(world)).items() if group != "t")
+    assert fields["trace"] == ONE

@@ -18,7 +18,7 @@ from .cancellation import Cancellation
 from .commit import commit
 from .complete import complete
 from .finish import finish
-from .known import HistoryCache
+from .known import HistoryCache, Loaded
 from .load import load
 from .observing import Silent, report
 from .perform import perform
@@ -140,6 +140,13 @@ class ThreadHandle:
             if performed and loaded is not None:
                 await finish(run, self.id, loaded.snapshot.thread.version)
             return None, Skipped()
+        # A message that was deferred comes after the others, and what is done for it belongs to its own trace.
+        deferred = loaded.snapshot.deferred if loaded else ()
+        freed = [delivery for delivery in deferred if delivery.deferred_as in slice_.undeferred]
+        with following(trace_among([*batch, *freed])):
+            return slice_, await self._write(run, slice_, loaded, performed=performed)
+
+    async def _write(self, run: Run, slice_: Slice, loaded: Loaded | None, *, performed: bool) -> StepOutcome:
         report(run, slice_)
         if slice_.respond:
             await complete(run, slice_)
@@ -159,8 +166,8 @@ class ThreadHandle:
         if slice_.effects or performed:
             await finish(run, self.id, slice_.version)
         if not slice_.respond and not slice_.spoke:
-            return slice_, Skipped()
-        return slice_, Completed(slice_.usage, slice_.window)
+            return Skipped()
+        return Completed(slice_.usage, slice_.window)
 
     def _failed(self, error: Exception, run: Run) -> Failed:
         if isinstance(error, FenceLost):
