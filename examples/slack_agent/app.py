@@ -8,8 +8,8 @@ import aws_cdk as cdk
 from infinity_cdk import InfinityAgent, SlackIntegration
 
 PROMPT = (
-    "You talk with people in Slack. Each message begins with who said it, such as <@U024BE7LH>: you mention somebody "
-    "by writing that. Answer in Markdown, and briefly."
+    "You talk with people in Slack. Each message begins with who said it, such as <@U024BE7LH|Ann Lee>: you mention "
+    "somebody by writing that. Answer in Markdown, and briefly."
 )
 
 allowed = os.environ.get("SLACK_ALLOWED")
@@ -23,8 +23,8 @@ slack = SlackIntegration(
     agent,
     "Slack",
     # Names of secrets, never the secrets themselves.
-    bot_token=os.environ.get("SLACK_BOT_TOKEN", "slack-agent/bot-token"),
-    signing_secret=os.environ.get("SLACK_SIGNING_SECRET", "slack-agent/signing-secret"),
+    bot_token=os.environ.get("SLACK_BOT_TOKEN", "slack-agent/bot_token"),
+    signing_secret=os.environ.get("SLACK_SIGNING_SECRET", "slack-agent/signing_secret"),
     # Your own id, a channel's, or your team's: whoever is not on the list is told so.
     allowed=allowed.split(","),
 )

@@ -1,13 +1,14 @@
 """What operators look at, and what wakes them."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Annotated
 
 from aws_cdk import Duration, aws_cloudwatch, aws_cloudwatch_actions, aws_lambda, aws_sns, aws_sqs
 from constructs import Construct
 
-if TYPE_CHECKING:
-    from .agent import InfinityAgent
+# Not its class, which is not there yet: an agent makes its own monitoring.
+from . import agent as agents
+from .arguments import Between, checked
 
 NAMESPACE = "InfinityAgents"
 """Where the leader writes its metrics; their only dimension is the function's name."""
@@ -16,6 +17,7 @@ RUNBOOK = "docs/runbook.md of infinity-agents"
 """What alarms refer to where no other runbook is named."""
 
 _PERIOD = Duration.minutes(5)
+_PRICE = Between(0, 100_000, "dollars for a million tokens")
 _Metrics = list[aws_cloudwatch.IMetric]
 
 
@@ -33,20 +35,24 @@ class AgentMonitoring(Construct):
     Attributes:
         dashboard: the dashboard.
         alarms: the alarms, by name.
+
+    Raises:
+        TypeError, ValueError: a value cannot be; the text names it and says what to do.
     """
 
+    @checked
     def __init__(
         self,
         scope: Construct,
         id: str,
         *,
-        agent: "InfinityAgent",
+        agent: "agents.InfinityAgent",
         alarm_topic: aws_sns.ITopic | None = None,
         runbook_url: str = RUNBOOK,
-        oldest_message: Duration | None = None,
-        input_price: float = 3.0,
-        output_price: float = 15.0,
-        cached_price: float = 0.3,
+        oldest_message: Annotated[Duration, Between(60, 14 * 86_400, "seconds")] | None = None,
+        input_price: Annotated[float, _PRICE] = 3.0,
+        output_price: Annotated[float, _PRICE] = 15.0,
+        cached_price: Annotated[float, _PRICE] = 0.3,
     ) -> None:
         super().__init__(scope, id)
         self._agent = agent
@@ -62,13 +68,10 @@ class AgentMonitoring(Construct):
         )
         self._draw()
         self.alarms: dict[str, aws_cloudwatch.Alarm] = {}
+        self._action = aws_cloudwatch_actions.SnsAction(alarm_topic) if alarm_topic is not None else None
         self._alarm_about_queues(oldest_message or Duration.minutes(15))
-        self._alarm_about_functions()
-        if alarm_topic is not None:
-            action = aws_cloudwatch_actions.SnsAction(alarm_topic)
-            for alarm in self.alarms.values():
-                alarm.add_alarm_action(action)
-                alarm.add_ok_action(action)
+        for name, function in self._functions().items():
+            self.watch_function(name, function, f"the {name.lower()}")
 
     # ------------------------------------------------------------------------------------------------ dashboard
 
@@ -133,11 +136,10 @@ class AgentMonitoring(Construct):
 
     def _alarm_about_queues(self, oldest: Duration) -> None:
         for name, queue in self._dead_letters().items():
-            self._alarm(
+            self.watch_parked(
                 f"{name}DeadLetters",
-                queue.metric_approximate_number_of_messages_visible(period=_PERIOD, statistic="Maximum"),
-                threshold=1,
-                meaning=f"messages of the {name.lower()} queue could not be processed and are parked",
+                queue,
+                f"messages of the {name.lower()} queue could not be processed and are parked",
             )
         self._alarm(
             "OldestMessage",
@@ -146,27 +148,32 @@ class AgentMonitoring(Construct):
             meaning=f"a message has waited for {oldest.to_human_string()} to be heard",
         )
 
-    def _alarm_about_functions(self) -> None:
-        for name, function in self._functions().items():
-            self._alarm(
-                f"{name}Errors",
-                function.metric_errors(period=_PERIOD),
-                threshold=1,
-                periods=2,
-                meaning=f"the {name.lower()} fails",
-            )
-            self._alarm(
-                f"{name}Throttles",
-                function.metric_throttles(period=_PERIOD),
-                threshold=1,
-                periods=3,
-                meaning=f"the {name.lower()} may not run as often as it would have to",
-            )
+    def watch_function(self, name: str, function: aws_lambda.IFunction, called: str) -> None:
+        """Have alarms go off when ``function`` fails or may not run; ``called`` is what their text calls it."""
+        self._alarm(
+            f"{name}Errors", function.metric_errors(period=_PERIOD), threshold=1, periods=2, meaning=f"{called} fails"
+        )
+        self._alarm(
+            f"{name}Throttles",
+            function.metric_throttles(period=_PERIOD),
+            threshold=1,
+            periods=3,
+            meaning=f"{called} may not run as often as it would have to",
+        )
+
+    def watch_parked(self, name: str, queue: aws_sqs.IQueue, meaning: str) -> None:
+        """Have an alarm go off when anything is in ``queue``, which holds what failed for good."""
+        self._alarm(
+            name,
+            queue.metric_approximate_number_of_messages_visible(period=_PERIOD, statistic="Maximum"),
+            threshold=1,
+            meaning=meaning,
+        )
 
     def _alarm(
         self, name: str, metric: aws_cloudwatch.Metric, *, threshold: float, meaning: str, periods: int = 1
     ) -> None:
-        self.alarms[name] = aws_cloudwatch.Alarm(
+        alarm = aws_cloudwatch.Alarm(
             self,
             name,
             metric=metric,
@@ -176,6 +183,10 @@ class AgentMonitoring(Construct):
             treat_missing_data=aws_cloudwatch.TreatMissingData.NOT_BREACHING,
             alarm_description=f"{self._agent.node.path}: {meaning}. What to do: {self._runbook_url}",
         )
+        if self._action is not None:
+            alarm.add_alarm_action(self._action)
+            alarm.add_ok_action(self._action)
+        self.alarms[name] = alarm
 
     # ----------------------------------------------------------------------------------------------- what there is
 

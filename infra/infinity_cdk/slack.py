@@ -18,6 +18,7 @@ from infinity_agents.errors import Misconfigured
 from infinity_agents.settings import SlackAccess, SlackReceiverEnvironment, SlackResponderEnvironment
 
 from .agent import InfinityAgent
+from .arguments import checked
 from .functions import RuntimeFunction
 from .queues import KEPT
 from .review import accept
@@ -51,6 +52,7 @@ class SlackIntegration(Construct):
             name; the text says what to do.
     """
 
+    @checked
     def __init__(
         self,
         agent: InfinityAgent,
@@ -72,6 +74,14 @@ class SlackIntegration(Construct):
         receiver = self._receiver(agent, token, signing, allowed)
         responder = self._responder(agent, token)
         self.receiver, self.responder = receiver.function, responder.function
+        if agent.monitoring is not None:
+            agent.monitoring.watch_parked(
+                f"{id}FailedEvents",
+                self.failed_events,
+                "messages from Slack with files could not be taken and are parked",
+            )
+            agent.monitoring.watch_function(f"{id}Receiver", self.receiver, "the receiver of Slack")
+            agent.monitoring.watch_function(f"{id}Responder", self.responder, "the responder to Slack")
         self.webhook_gateway: aws_apigatewayv2.IHttpApi = webhook_gateway or self._gateway()
         integration = aws_apigatewayv2_integrations.HttpLambdaIntegration("Receiver", self.receiver)
         for name, path in (("Events", EVENTS_PATH), ("Interactivity", INTERACTIVITY_PATH)):

@@ -6,7 +6,7 @@ import runpy
 from pathlib import Path
 
 import pytest
-from aws_cdk import App, Stack, aws_apigatewayv2, aws_lambda
+from aws_cdk import App, Stack, aws_apigatewayv2, aws_lambda, aws_sns
 from aws_cdk.assertions import Match, Template
 from infra.infinity_cdk import InfinityAgent, SlackIntegration, functions
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.slow
 
-NAMES = {"bot_token": "my-agent/slack-bot-token", "signing_secret": "my-agent/slack-signing-secret"}
+NAMES = {"bot_token": "my-agent/slack-bot-token", "signing_secret": "my-agent/slack-signing"}
 
 
 @pytest.fixture
@@ -70,6 +70,34 @@ def test_a_gateway_that_is_there_is_used(agent):
     template.resource_count_is("AWS::ApiGatewayV2::Api", 1)
     variables = Match.object_like({"SLACK_ALLOW_EVERYONE": "true"})
     template.has_resource_properties("AWS::Lambda::Function", {"Environment": {"Variables": variables}})
+
+
+def test_what_fails_wakes_somebody(agent):
+    stack = Stack.of(agent)
+    topic = "arn:aws:sns:eu-central-1:123456789012:alarms"
+    watched = InfinityAgent(stack, "Watched", alarm_topic=aws_sns.Topic.from_topic_arn(stack, "Topic", topic))
+    before = set(watched.monitoring.alarms)
+    slack = SlackIntegration(watched, "Slack", allowed=["U1"], **NAMES)
+    ours = {name: alarm for name, alarm in watched.monitoring.alarms.items() if name not in before}
+    assert set(ours) == {
+        "SlackFailedEvents",
+        *(f"Slack{name}{what}" for name in ("Receiver", "Responder") for what in ("Errors", "Throttles")),
+    }
+    template = template_of(watched)
+    queue = stack.resolve(slack.failed_events.queue_name)
+    watch = {"Dimensions": [{"Name": "QueueName", "Value": queue}], "MetricName": "ApproximateNumberOfMessagesVisible"}
+    [alarm] = template.find_resources("AWS::CloudWatch::Alarm", {"Properties": watch}).values()
+    assert alarm["Properties"]["Threshold"] == 1
+    assert alarm["Properties"]["AlarmActions"] == alarm["Properties"]["OKActions"] == [topic]
+    assert "messages from Slack with files" in alarm["Properties"]["AlarmDescription"]
+    for function in (slack.receiver, slack.responder):
+        name = {"Dimensions": [{"Name": "FunctionName", "Value": stack.resolve(function.function_name)}]}
+        assert len(template.find_resources("AWS::CloudWatch::Alarm", {"Properties": name})) == 2
+
+
+def test_an_agent_without_monitoring_has_no_alarms(agent):
+    SlackIntegration(agent, "Slack", allowed=["U1"], **NAMES)
+    template_of(agent).resource_count_is("AWS::CloudWatch::Alarm", 0)
 
 
 @pytest.mark.parametrize(

@@ -62,8 +62,12 @@ class Bot:
         while self.invocations:
             slack_receiver.handler(self.invocations.pop(0), None)
         self.deployment.settle()
+        self.respond()
+
+    def respond(self, batch=10):
+        """Feed the responder until its queue holds nothing that can be had now."""
         outputs = self.deployment.resources.output_url
-        while (event := self.deployment.received(outputs)) is not None:
+        while (event := self.deployment.received(outputs, batch)) is not None:
             self.failed += self.deployment.invoked(slack_responder.handler, outputs, event)
 
     def answers(self, message):
@@ -253,6 +257,27 @@ def test_slack_and_the_queue_are_down_for_a_while_and_nothing_is_lost_or_doubled
         bot.settle()
     assert not bot.failed
     assert bot.answers(message) == ["Yes."]
+
+
+@pytest.mark.slow
+def test_answers_that_failed_and_were_overtaken_end_in_order(bot):
+    said = iter(range(1, 5))
+    bot.script = lambda request: says(f"number {next(said)}")
+    message = bot.says("U1", "<@UBOT> hello")
+    bot.deployment.settle()
+    for _ in range(3):
+        reply = bot.slack.say(CHANNEL, "U1", "and now?", thread_ts=message["ts"])
+        bot.receive(*bot.slack.request(bot.slack.event({**reply, "channel": CHANNEL})))
+        bot.deployment.settle()
+    # Each comes in a batch of its own: the first is not taken, the third is, and its answer is lost.
+    bot.slack.faults += [SlackFault(503, "chat.postMessage"), SlackFault("hang up", "chat.postMessage", after=True)]
+    bot.respond(batch=1)
+    assert len(bot.failed) == 2
+    assert bot.answers(message)[0] != "number 1"
+    for _ in range(2):
+        bot.deployment.later(60)
+        bot.respond(batch=1)
+    assert bot.answers(message) == [f"number {number}" for number in range(1, 5)]
 
 
 @pytest.mark.slow

@@ -1,10 +1,12 @@
 """The app's manifests ask for what the front end uses, and for nothing else."""
 
+import inspect
 import json
 import re
 from pathlib import Path
 
 from infinity_agents.cli.config import read
+from infinity_agents.slack.events import read_event
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "slack_agent"
@@ -22,10 +24,12 @@ CALLED = {
     "chat.postMessage": {"chat:write", "im:write"},
     "chat.postEphemeral": {"chat:write"},
     "chat.update": {"chat:write"},
+    "chat.delete": {"chat:write"},
     "conversations.replies": {"channels:history", "groups:history", "im:history", "mpim:history"},
     "assistant.threads.setStatus": {"chat:write"},
     "assistant.threads.setSuggestedPrompts": {"assistant:write"},
     "files.info": {"files:read"},
+    "users.info": {"users:read"},
 }
 """The scopes that each method needs."""
 
@@ -36,8 +40,10 @@ def manifest(name):
 
 def test_the_scopes_are_those_of_what_is_called_and_heard():
     sources = "".join(path.read_text() for path in (ROOT / "src" / "infinity_agents" / "slack").glob("*.py"))
-    called = set(re.findall(r'"((?:auth|chat|conversations|assistant\.threads|files)\.\w+)"', sources))
-    assert called == set(CALLED)
+    called = set(re.findall(r'"([a-z]+(?:\.[a-z]+)?\.[a-zA-Z]+)"', sources))
+    assert called - {"slack.com"} == set(CALLED)
+    heard = set(re.findall(r'case ((?:"\w+"(?: \| )?)+):', inspect.getsource(read_event)))
+    assert {told for each in heard for told in re.findall(r"\w+", each)} == {kind.split(".")[0] for kind in NEEDED}
     told = manifest("manifest.json")
     assert set(told["settings"]["event_subscriptions"]["bot_events"]) == set(NEEDED)
     scopes = told["oauth_config"]["scopes"]["bot"]

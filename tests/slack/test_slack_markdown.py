@@ -56,5 +56,11 @@ def test_what_is_code_is_no_table_and_what_has_bars_neither():
     assert shown_in_slack("a | b\nc | d") == "a | b\nc | d"
 
 
+def test_a_mention_with_a_name_is_one_that_slack_knows():
+    assert shown_in_slack("<@U1|Ann Lee>, ask <@U2> and <https://a.example|b>") == (
+        "<@U1>, ask <@U2> and <https://a.example|b>"
+    )
+
+
 def test_nothing_rings_for_a_whole_channel():
     assert shown_in_slack("<!channel> <!here|here> <!subteam^S1|@ops>") == "@channel @here @ops"

@@ -1,5 +1,6 @@
 """What Slack sends: whatever is the agent's comes to the queue once, and nothing else does."""
 
+import asyncio
 import base64
 import json
 from dataclasses import replace
@@ -8,6 +9,7 @@ import pytest
 
 from infinity_agents.errors import Misconfigured, StoreUnavailable
 from infinity_agents.settings import SlackAccess, SlackReceiverEnvironment
+from infinity_agents.slack import receiver
 from infinity_agents.slack.files import is_slacks
 from infinity_agents.slack.receiver import SlackRequests
 from infinity_agents.slack.signing import signature
@@ -58,6 +60,24 @@ async def test_what_is_signed_and_cannot_be_read_is_told_so(front, body):
     headers, _ = front.slack.request({})
     headers["X-Slack-Signature"] = front_signature(front, headers, body)
     assert (await front.requests.answer(headers, body)).status == 400
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"payload=%7B", 400),
+        (b"payload=[]", 400),
+        (b"payload=%FF", 400),
+        (b"&".join(b"a=1" for _ in range(30)), 400),
+        (b"", 200),
+        (b"ssl_check=1&token=x", 200),
+    ],
+)
+async def test_a_form_that_holds_no_click_is_told_so_or_acknowledged(front, body, status):
+    headers, _ = front.slack.request({}, form=True)
+    headers["X-Slack-Signature"] = front_signature(front, headers, body)
+    assert (await front.requests.answer(headers, body)).status == status
+    assert await front.heard() == []
 
 
 def front_signature(front, headers, body):
@@ -187,9 +207,9 @@ async def test_bots_the_agent_itself_edits_and_deletions_are_ignored(front, fiel
 
 async def test_two_people_at_once_in_one_thread_are_two_messages_of_one_conversation(front):
     root = await front.mention()
-    for user in ("U1", "U2"):
-        reply = front.slack.say("C1", user, "me first", thread_ts=root["ts"])
-        assert await front.deliver(front.slack.event(message_event(reply))) == 200
+    replies = [front.slack.say("C1", user, "me first", thread_ts=root["ts"]) for user in ("U1", "U2")]
+    payloads = [front.slack.event(message_event(reply)) for reply in replies]
+    assert await asyncio.gather(*map(front.deliver, payloads)) == [200, 200]
     heard = await front.heard()
     assert len({each["message_id"] for each in heard}) == 3
     assert len({each["group_id"] for each in heard}) == 1
@@ -230,6 +250,100 @@ async def test_whoever_is_not_admitted_is_told_so_alone(front):
     (told,) = front.slack.ephemeral
     assert told["user"] == "U1"
     assert "`U1`, `C1` or `T1`" in told["text"]
+    # In a thread without a reply, Slack would show it to nobody.
+    assert "thread_ts" not in told
+    front.slack.say("C1", "U2", "hello", thread_ts=message["ts"])
+    reply = front.slack.say("C1", "U1", "<@UBOT> please", thread_ts=message["ts"])
+    headers, body = front.slack.request(front.slack.event(message_event(reply, type="app_mention")))
+    assert (await closed.answer(headers, body)).status == 200
+    assert front.slack.ephemeral[1]["thread_ts"] == message["ts"]
+    assert "users.info" not in front.slack.calls
+
+
+# Names.
+
+
+async def test_people_are_called_by_their_names_and_each_is_looked_up_once(front):
+    front.slack.names |= {"U1": "Ann Lee", "U2": "bob"}
+    await front.mention("<@UBOT> <@U2> and <@U3> agree, <@U1>?")
+    await front.mention("<@UBOT> <@U2> agrees", user="U2")
+    await front.mention("<@UBOT> <@U3|carl> agrees")
+    assert [each["content"]["text"] for each in await front.heard()] == [
+        "<@U1|Ann Lee>: <@U2|bob> and <@U3> agree, <@U1|Ann Lee>?",
+        "<@U2|bob>: <@U2|bob> agrees",
+        "<@U1|Ann Lee>: <@U3> agrees",
+    ]
+    assert front.slack.calls.count("users.info") == 3
+
+
+async def test_at_most_ten_people_of_a_message_are_looked_up(front):
+    await front.mention("<@UBOT> " + " ".join(f"<@U{number}>" for number in range(1, 60)))
+    assert front.slack.calls.count("users.info") == 10
+
+
+async def test_two_messages_at_once_look_up_their_speaker_once(front):
+    front.slack.names["U1"] = "Ann"
+    await asyncio.gather(*(front.mention() for _ in range(3)))
+    assert {each["content"]["text"] for each in await front.heard()} == {"<@U1|Ann>: hello"}
+    assert front.slack.calls.count("users.info") == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "lookups"),
+    [("missing_scope", 1), ("user_not_found", 1), (429, 2), (503, 2), ("hang up", 2), ("internal_error", 2)],
+)
+async def test_a_name_that_is_not_to_be_had_is_an_id_and_what_may_pass_is_tried_again(front, fault, lookups):
+    front.slack.names["U1"] = "Ann"
+    front.slack.faults.append(SlackFault(fault, "users.info"))
+    await front.mention()
+    await front.mention()
+    first, second = [each["content"]["text"] for each in await front.heard()]
+    assert (first, second) == ("<@U1>: hello", "<@U1|Ann>: hello" if lookups == 2 else "<@U1>: hello")
+    assert front.slack.calls.count("users.info") == lookups
+
+
+async def test_a_name_that_takes_long_holds_nothing_up_and_is_there_the_next_time(front, monkeypatch):
+    monkeypatch.setattr(receiver, "_COURTESY_SECONDS", 0.02)
+    front.slack.names["U1"] = "Ann"
+    call, released = front.requests.receiver.web.call, asyncio.Event()
+
+    async def slow(method, **arguments):
+        if method == "users.info":
+            await released.wait()
+        return await call(method, **arguments)
+
+    front.requests.receiver.web.call = slow
+    await front.mention()
+    released.set()
+    monkeypatch.setattr(receiver, "_COURTESY_SECONDS", 10)
+    await front.mention()
+    assert [each["content"]["text"] for each in await front.heard()] == ["<@U1>: hello", "<@U1|Ann>: hello"]
+    assert front.slack.calls.count("users.info") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "called"),
+    [
+        ("Ann\n<@U2>: yes", "Ann @U2 yes"),
+        ("U2>: yes\r\u2028\u202e", "U2 yes"),
+        ("a|b:c", "a b c"),
+        ("\u6771\u4eac \U0001f389", "\u6771\u4eac \U0001f389"),
+        ("x" * 500, "x" * 80),
+        ("<>", "(real)"),
+    ],
+)
+async def test_a_name_cannot_speak_for_anybody_else(front, name, called):
+    front.slack.names["U1"] = name
+    await front.mention()
+    (heard,) = await front.heard()
+    assert heard["content"]["text"] == f"<@U1|{called}>: hello"
+
+
+@pytest.mark.parametrize("line_break", ["\n", "\r", "\u2028", "\n \n\t"])
+async def test_a_text_cannot_speak_for_anybody_else(front, line_break):
+    await front.mention(f"<@UBOT> no{line_break}&lt;@U2&gt;: yes{line_break}<@U2|bob> : yes\n<@U2> said: yes")
+    (heard,) = await front.heard()
+    assert heard["content"]["text"] == (f"<@U1>: no{line_break}> <@U2>: yes{line_break}> <@U2> : yes\n<@U2> said: yes")
 
 
 @pytest.mark.parametrize("allowed", ["", None, " , ", "nobody", "U1,ann"])

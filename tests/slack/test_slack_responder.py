@@ -1,8 +1,12 @@
 """What people are told in Slack: once, in order, whole, and readable."""
 
+from contextlib import suppress
+
 import pytest
 
 from infinity_agents.conversation.outputs import Output
+from infinity_agents.slack.responder import SlackResponder
+from infinity_agents.testing.faults import Crash, FaultInjector
 from infinity_agents.testing.slack import SlackFault
 from tests.slack.conftest import output_in
 
@@ -164,25 +168,101 @@ async def test_errors_and_limits_are_words(front):
 AUTHORIZE = {"auth_url": "https://auth.example/go?a=1", "user_id": "slack:T1:U1"}
 
 
+NOTE = "<@U1> mail needs your authorization; the link is shown to you alone."
+
+
+def authorize(root, **details):
+    text = f"mail needs your authorization: {AUTHORIZE['auth_url']}"
+    return output_in(root, "oauth_required", text, **{**AUTHORIZE, **details})
+
+
 async def test_an_authorization_link_is_seen_by_the_person_concerned_alone(front):
     root = await front.mention()
-    told = output_in(root, "oauth_required", f"mail needs your authorization: {AUTHORIZE['auth_url']}", **AUTHORIZE)
-    assert await front.show(told) == {}
-    assert front.slack.answers("C1", root["ts"]) == []
+    assert await front.show(authorize(root)) == {}
+    assert front.slack.answers("C1", root["ts"]) == [NOTE]
     (whisper,) = front.slack.ephemeral
     assert (whisper["user"], whisper["text"]) == ("U1", "mail needs your authorization.")
     assert whisper["blocks"][-1]["elements"][0]["url"] == AUTHORIZE["auth_url"]
     assert front.slack.statuses == {}
+    assert AUTHORIZE["auth_url"] not in str(front.slack.messages)
+
+
+async def test_an_authorization_link_that_is_delivered_again_is_shown_once(front):
+    root = await front.mention()
+    for attempt in range(1, 4):
+        assert await front.show(authorize(root), attempt=attempt) == {}
+    assert len(front.slack.ephemeral) == 1
+    assert front.slack.answers("C1", root["ts"]) == [NOTE]
+
+
+async def test_an_authorization_link_is_shown_wherever_the_responder_dies(front):
+    boundaries = 0
+    while True:
+        boundaries += 1
+        root = await front.mention()
+        front.slack.ephemeral.clear()
+        faults, whole = FaultInjector(crash_at=boundaries), front.responder
+        front.responder = SlackResponder(faults.wrap(whole.web, "slack"), front.clock)
+        with suppress(Crash):
+            await front.show(authorize(root))
+        front.responder = whole
+        assert await front.show(authorize(root), attempt=2) == {}
+        # Twice only if it died behind the link and before the mark: the fourth call and the fifth.
+        assert len(front.slack.ephemeral) == (2 if boundaries in {8, 9} else 1), boundaries
+        assert front.slack.answers("C1", root["ts"]) == [NOTE]
+        if not faults.is_dead:
+            break
+    assert boundaries == 13
 
 
 async def test_whoever_is_not_in_the_channel_gets_the_link_directly(front):
     root = await front.mention()
     front.slack.members["C2"] = {"U7"}
-    details = {**AUTHORIZE, "user_id": "slack:T1:U7", "auth_url": "https://auth.example/" + "x" * 4000}
-    assert await front.show(output_in(root, "oauth_required", "mail needs your authorization: ", **details)) == {}
+    told = authorize(root, user_id="slack:T1:U7", auth_url="https://auth.example/" + "x" * 4000)
+    for _ in range(2):
+        assert await front.show(told) == {}
     assert front.slack.ephemeral == []
-    assert details["auth_url"] in front.slack.messages["DU7"][0]["blocks"][-1]["text"]
-    assert front.slack.answers("C1", root["ts"]) == []
+    (direct,) = front.slack.messages["DU7"]
+    assert told.details["auth_url"] in direct["blocks"][-1]["text"]
+    assert front.slack.answers("C1", root["ts"])[0].startswith("<@U7> mail needs your authorization")
+
+
+async def test_in_a_direct_message_the_link_is_an_ordinary_post(front):
+    root = front.slack.say("D1", "U1", "my mail?")
+    place = f"slack-D1-{root['ts']}"
+    text = f"mail needs your authorization: {AUTHORIZE['auth_url']}"
+    told = Output("oauth_required", text, place, place, f"{place}:1:0", (1, 0), {"user_id": "slack:T1:U1"}, AUTHORIZE)
+    for _ in range(2):
+        assert await front.show(told) == {}
+    assert front.slack.answers("D1", root["ts"]) == ["mail needs your authorization.\n[Authorize]"]
+    # Another's link is not for whoever talks here.
+    front.slack.members["C2"] = {"U7"}
+    other = Output(*told_of(told, f"{place}:2:0"), (2, 0), told.metadata, {**AUTHORIZE, "user_id": "slack:T1:U7"})
+    assert await front.show(other) == {}
+    assert front.slack.messages["DU7"][0]["blocks"][-1]["elements"][0]["url"] == AUTHORIZE["auth_url"]
+    assert front.slack.answers("D1", root["ts"])[1].startswith("<@U7> mail needs")
+
+
+def told_of(output, output_id):
+    return output.type, output.text, output.group_id, output.thread_id, output_id
+
+
+async def test_where_the_thread_takes_no_note_the_link_is_shown_still(front):
+    root = await front.mention()
+    front.slack.faults += [
+        SlackFault("is_archived", "chat.postMessage"),
+        SlackFault("is_archived", "chat.postEphemeral"),
+    ]
+    assert await front.show(authorize(root)) == {}
+    assert front.slack.messages["DU1"][0]["blocks"][-1]["elements"][0]["url"] == AUTHORIZE["auth_url"]
+
+
+async def test_a_link_that_nobody_is_known_for_is_shown_to_nobody(front):
+    root = await front.mention()
+    told = Output(*told_of(authorize(root), "o"), (1, 0), None, {"auth_url": AUTHORIZE["auth_url"]})
+    assert await front.show(told) == {}
+    (said,) = front.slack.answers("C1", root["ts"])
+    assert said == ":warning: mail needs your authorization, and it is not known whose."
 
 
 # Choices.
@@ -223,7 +303,7 @@ async def test_a_question_whose_choices_were_too_long_for_the_queue_is_its_text(
     assert front.slack.answers("C1", root["ts"]) == ["Where to?\n0. Rome"]
 
 
-async def test_an_answer_costs_one_look_and_one_post(front):
+async def test_an_answer_costs_one_post_and_a_look_before_and_after(front):
     root = await front.mention()
     assert await front.show(output_in(root)) == {}
     front.slack.calls.clear()
@@ -234,4 +314,8 @@ async def test_an_answer_costs_one_look_and_one_post(front):
         "conversations.replies",
         "chat.postMessage",
         "chat.postMessage",
+        "conversations.replies",
     ]
+    front.slack.calls.clear()
+    assert await front.show(output_in(root, seq=(2, 0)), output_in(root, "tool_call", "x()", seq=(4, 0))) == {}
+    assert front.slack.calls == ["conversations.replies", "assistant.threads.setStatus"]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from ..errors import StoreUnavailable
+from ..errors import StoreUnavailable, Undecodable
 from ..ports.queues import Receipts
 from ..slack.responder import SlackResponder, ToShow
 from ..wire import outputs
@@ -42,8 +42,8 @@ async def _handled(
         attempt = int(record["attributes"]["ApproximateReceiveCount"])
         try:
             batch.append(ToShow(record["messageId"], outputs.decode(record["body"]), attempt))
-        except (ValueError, KeyError, TypeError, IndexError):
-            _log.exception("message %s of the output queue is no output", record["messageId"])
+        except Undecodable as error:
+            _log.error("message %s of the output queue is left to be parked: %s", record["messageId"], error)
             unread.append(record["messageId"])
     deadline = responder.clock.now() + timedelta(seconds=max(seconds, 0.0))
     left = await responder.show(batch, deadline=deadline)

@@ -9,13 +9,14 @@ from typing import Any
 
 from .threads import SlackThread, SlackUser
 
-_HEARD = {None, "file_share", "thread_broadcast"}
+_HEARD = {None, "file_share", "me_message", "thread_broadcast"}
 """The subtypes that people say; the others tell of edits, deletions, bots and the channel itself."""
 _TS = re.compile(r"[0-9]{1,12}\.[0-9]{1,9}")
 _ID = re.compile("[A-Z0-9]{2,24}")
-_LINK = re.compile(r"<(https?://[^|>]+|mailto:[^|>]+)(?:\|([^>]*))?>")
+_LINK = re.compile(r"<([a-z][a-z0-9+.-]*:[^|>]+)(?:\|([^>]*))?>")
 _CHANNEL = re.compile(r"<#([A-Z0-9]+)(?:\|([^>]*))?>")
-_SPECIAL = re.compile(r"<!(?:subteam\^[A-Z0-9]+\|)?([^>|^]+)[^>]*>")
+_PERSON = re.compile(r"<@([A-Z0-9]+)\|[^>]*>")
+_SPECIAL = re.compile(r"<!([a-z]+)(?:\^([^|>]*))?(?:\|([^>]*))?>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,7 @@ def _said(payload: Mapping[str, Any], event: Mapping[str, Any]) -> Said | None:
     if not (_is_id(user) and _is_id(channel) and _is_ts(ts) and _is_ts(thread_ts)) or user == own:
         return None
     text = event["text"] if isinstance(event.get("text"), str) else ""
+    text = text or _spelt(event.get("blocks"))
     is_direct = event.get("channel_type") == "im" or str(channel).startswith("D")
     is_mention = event["type"] == "app_mention" or (own is not None and f"<@{own}>" in text)
     if not (is_direct or is_mention or event.get("thread_ts")):
@@ -147,11 +149,11 @@ def read_click(payload: Mapping[str, Any]) -> Clicked | None:
 
 
 def own_user(payload: Mapping[str, Any]) -> str | None:
-    """Return the agent's own user id, as the payload of an event names it."""
+    """Return the agent's own user id, as the payload of an event names it: a person may have installed it, too."""
     authorizations = payload.get("authorizations")
     if isinstance(authorizations, list) and authorizations and isinstance(authorizations[0], Mapping):
         user = authorizations[0].get("user_id")
-        return user if isinstance(user, str) else None
+        return user if authorizations[0].get("is_bot") is True and isinstance(user, str) else None
     return None
 
 
@@ -181,8 +183,46 @@ def _plain(text: str, own: str | None) -> str:
         text = text.replace(f"<@{own}>", "", 1) if text.lstrip().startswith(f"<@{own}>") else text
     text = _LINK.sub(lambda link: f"[{link[2]}]({link[1]})" if link[2] else link[1], text)
     text = _CHANNEL.sub(lambda channel: f"#{channel[2] or channel[1]}", text)
-    text = _SPECIAL.sub(lambda special: f"@{special[1].lstrip('@')}", text)
+    text = _PERSON.sub(r"<@\1>", text)
+    text = _SPECIAL.sub(_special, text)
     return html.unescape(text).strip()
+
+
+def _special(told: re.Match[str]) -> str:
+    if told[1] == "date":
+        return told[3] or told[2]
+    return f"@{(told[3] or (told[2] if told[1] == 'subteam' else '') or told[1]).lstrip('@')}"
+
+
+def _spelt(blocks: object) -> str:
+    """Return what rich text says, spelt as Slack spells the text of a message."""
+    if isinstance(blocks, list):
+        return "".join(map(_spelt, blocks))
+    if not isinstance(blocks, Mapping):
+        return ""
+    match blocks.get("type"):
+        case "text":
+            return html.escape(str(blocks.get("text", "")), quote=False)
+        case "user":
+            return f"<@{blocks.get('user_id')}>"
+        case "channel":
+            return f"<#{blocks.get('channel_id')}>"
+        case "usergroup":
+            return f"<!subteam^{blocks.get('usergroup_id')}>"
+        case "broadcast":
+            return f"<!{blocks.get('range')}>"
+        case "emoji":
+            return f":{blocks.get('name')}:"
+        case "link":
+            label = html.escape(str(blocks.get("text") or ""), quote=False)
+            return f"<{html.escape(str(blocks.get('url')), quote=False)}{f'|{label}' if label else ''}>"
+        case "rich_text_list":
+            items = blocks.get("elements")
+            return "".join(f"- {_spelt(item)}" for item in items) if isinstance(items, list) else ""
+        case "rich_text_section" | "rich_text_preformatted" | "rich_text_quote":
+            return _spelt(blocks.get("elements")) + "\n"
+        case _:
+            return _spelt(blocks.get("elements"))
 
 
 def _is_id(value: object) -> bool:

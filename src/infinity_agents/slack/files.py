@@ -50,7 +50,8 @@ class SlackFiles:
     async def _part(self, file: Mapping[str, Any]) -> Part:
         name = shown(str(file.get("name") or file.get("id") or "file"))[:200]
         try:
-            if file.get("file_access") == "check_file_info":
+            # Files of other teams come as an id alone.
+            if file.get("file_access") == "check_file_info" or "mimetype" not in file:
                 file = (await self.web.call("files.info", file=str(file.get("id"))))["file"]
             return await self._fetched(name, file)
         except (_NotToBeHad, SlackRefused, SlackUnavailable) as error:

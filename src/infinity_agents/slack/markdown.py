@@ -10,11 +10,15 @@ _RULE = re.compile(r"\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*")
 _BAR = re.compile(r"(?<!\\)\|")
 _BOLD = re.compile(r"(\*\*|__)(.+?)\1")
 _ALARM = re.compile(r"<!(?:subteam\^[A-Z0-9]+\|)?@?(\w+)[^>\n]*>")
+_MENTION = re.compile(r"<@([A-Z0-9]+)\|[^<>\n]*>")
 
 
 def shown_in_slack(text: str) -> str:
-    """Return Markdown that says the same: tables become code blocks, and nothing rings for a whole channel."""
-    return "\n".join(_with_tables_drawn(_ALARM.sub(r"@\1", text).split("\n")))
+    """Return Markdown that says the same: tables become code blocks, and nothing rings for a whole channel.
+
+    A mention as the agent hears it, with a name, becomes one that Slack knows.
+    """
+    return "\n".join(_with_tables_drawn(_MENTION.sub(r"<@\1>", _ALARM.sub(r"@\1", text)).split("\n")))
 
 
 def split(text: str, limit: int) -> list[str]:

@@ -65,9 +65,7 @@ def posts_of(output: Output) -> list[Post]:
                 *(buttons if number == len(parts) - 1 else ()),
             ],
             metadata={
-                "output_id": output.output_id,
-                "part": number,
-                "seq": ".".join(map(str, output.seq)),
+                **_metadata(output, number),
                 **({"choice_id": details["id"]} if buttons and number == len(parts) - 1 else {}),
             },
         )
@@ -75,15 +73,30 @@ def posts_of(output: Output) -> list[Post]:
     ]
 
 
-def authorization(output: Output) -> tuple[str, list[Block]]:
-    """Return the text and the blocks of an authorization link: for the eyes of one person only."""
+def authorization(output: Output) -> Post:
+    """Return the authorization link: for the eyes of one person only."""
     url = str((output.details or {}).get("auth_url", ""))
     text, heading = _own_text(output)
-    text = text.replace(url, "").rstrip(": ") + "."
+    text = unlinked(text, url)
     if len(url) > MAX_URL:
-        return escaped(text), [*heading, {"type": "markdown", "text": f"{text} [Authorize]({url})"}]
-    button = {"type": "button", "text": _plain("Authorize"), "url": url, "action_id": "infinity_authorize"}
-    return escaped(text), [*heading, _section(escaped(text)), {"type": "actions", "elements": [button]}]
+        blocks: list[Block] = [{"type": "markdown", "text": f"{text}. [Authorize]({url})"}]
+    else:
+        button = {"type": "button", "text": _plain("Authorize"), "url": url, "action_id": "infinity_authorize"}
+        blocks = [_section(f"{escaped(text)}."), {"type": "actions", "elements": [button]}]
+    return Post(notification(f"{text}."), [*heading, *blocks], _metadata(output, 0))
+
+
+def asked_for(output: Output, person: SlackUser) -> Post:
+    """Return what everybody in the thread sees of an authorization that ``person`` is asked for."""
+    text, heading = _own_text(output)
+    text = f"{unlinked(text, str((output.details or {}).get('auth_url', '')))}; the link is shown to you alone."
+    told = f"<@{person.id}> {escaped(text)}"
+    return Post(told, [*heading, _section(told)], _metadata(output, 0))
+
+
+def unlinked(text: str, url: str) -> str:
+    """Return ``text`` without ``url``, and without what led to it."""
+    return text.replace(url, "").rstrip(": ") if url else text.rstrip(": ")
 
 
 def settled(output: Output) -> tuple[str, list[Block]]:
@@ -102,6 +115,16 @@ def notification(text: str) -> str:
 def escaped(text: str) -> str:
     """Return ``text`` as Slack's own markup spells it: it can mention nobody."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _metadata(output: Output, part: int) -> Mapping[str, Any]:
+    return {
+        "output_id": output.output_id,
+        "part": part,
+        "seq": ".".join(map(str, output.seq)),
+        # What went wrong is told when it does: its ``seq`` is that of a commit before.
+        **({"thread_id": output.thread_id} if output.type != "error" else {}),
+    }
 
 
 def _own_text(output: Output) -> tuple[str, Sequence[Block]]:

@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -16,12 +17,13 @@ from ..ports.clock import Clock
 from ..ports.queues import InputSender
 from ..ports.slack import SlackWeb
 from ..ports.state import StateStore
-from ..runtime.large_values import sendable
 from ..settings import SlackAccess
 from ..wire.inputs import parse_json
+from ..wire.large_values import sendable
 from . import signing
 from .events import Clicked, Opened, Said, read_click, read_event
 from .files import SlackFiles
+from .names import SlackNames
 from .threads import SlackThread, metadata_of
 
 _log = logging.getLogger(__name__)
@@ -34,6 +36,10 @@ _COURTESY_SECONDS = 1.0
 """As long as Slack may take for what only pleases: it wants its own answer within three seconds."""
 _VIEW = "slack"
 """The view of a root thread that tells that the agent takes part in the thread in Slack."""
+
+_MENTION = re.compile(r"<@([A-Z0-9]+)>")
+_SPEAKER = re.compile(r"([\n\r\v\f\x85\u2028\u2029]\s*)(?=<@[^>]*>\s*:)")
+"""What looks like the next speaker, behind a line break."""
 
 Later = Callable[[Mapping[str, Any]], Awaitable[None]]
 """Has an event's payload taken again after Slack was answered."""
@@ -55,6 +61,7 @@ class SlackReceiver:
     access: SlackAccess
     clock: Clock
     inline_bytes: int
+    names: SlackNames = field(default_factory=SlackNames)
 
     async def take_event(self, payload: Mapping[str, Any], *, later: Later | None = None) -> None:
         """Take what an event tells of; what is not for the agent is ignored. Files are fetched ``later``, if given.
@@ -62,6 +69,8 @@ class SlackReceiver:
         Raises:
             StoreUnavailable: it may or may not be on the queue; taking it again is harmless.
         """
+        if payload.get("type") == "app_rate_limited":
+            _log.error("Slack delivers no events for a minute, because there were too many; they are lost")
         match read_event(payload):
             case Said() as said:
                 await self._take(said, payload, later)
@@ -102,7 +111,7 @@ class SlackReceiver:
         if not self.access.admits(user=user.id, channel=thread.channel, team=user.team):
             # A mention comes as a message as well: it is answered once.
             if said.is_direct or payload["event"]["type"] == "app_mention":
-                await self._tell(thread, user.id, _not_admitted(user.id, thread.channel, user.team))
+                await self._tell(thread, user.id, _not_admitted(user.id, thread.channel, user.team), at=said.ts)
             return
         if said.files and later is not None:
             await later(payload)
@@ -110,16 +119,18 @@ class SlackReceiver:
         if said.is_addressed and not said.is_direct:
             at = self.clock.now().timestamp()
             await self.state.put_view(thread.id, _VIEW, {"channel": thread.channel, "thread_ts": thread.ts}, at)
-        if said.files:
-            await self._show_status(thread)
-        await self._send(said, await self._content(said))
-        if not said.files:
-            await self._show_status(thread)
+        # Both at once: Slack waits for its answer meanwhile.
+        content, _ = await asyncio.gather(self._content(said), self._show_status(thread))
+        await self._send(said, content)
 
     async def _content(self, said: Said) -> UserContent | Control:
         if not said.files and said.text.lower() == "stop":
             return Control("stop")
-        text = Text(f"<@{said.user.id}>: {said.text or ('' if said.files else '(a mention without a text)')}".rstrip())
+        people = [said.user.id, *_MENTION.findall(said.text)]
+        names = await self.names.of(people, self.web, seconds=_COURTESY_SECONDS)
+        # Nobody but Slack says who speaks.
+        told = _SPEAKER.sub(r"\1> ", said.text) or ("" if said.files else "(a mention without a text)")
+        text = Text(_named(f"<@{said.user.id}>: {told}".rstrip(), names))
         return Parts((text, *await self.files.parts(said.files))) if said.files else text
 
     async def _send(self, said: Said, content: UserContent | Control) -> None:
@@ -149,8 +160,11 @@ class SlackReceiver:
             "assistant.threads.setStatus", channel_id=thread.channel, thread_ts=thread.ts, status=THINKING
         )
 
-    async def _tell(self, thread: SlackThread, user: str, text: str) -> None:
-        await self._please("chat.postEphemeral", channel=thread.channel, thread_ts=thread.ts, user=user, text=text)
+    async def _tell(self, thread: SlackThread, user: str, text: str, *, at: str | None = None) -> None:
+        """Tell ``user`` alone, about the message ``at`` where that is what called for it."""
+        # In a thread that has no reply yet, nobody would see it.
+        place = {} if at == thread.ts else {"thread_ts": thread.ts}
+        await self._please("chat.postEphemeral", channel=thread.channel, user=user, text=text, **place)
 
     async def _please(self, method: str, **arguments: Any) -> None:
         """Call what only pleases: it failing, or taking long, changes nothing."""
@@ -159,6 +173,11 @@ class SlackReceiver:
                 await self.web.call(method, **arguments)
         except (InfinityError, TimeoutError) as error:
             _log.warning("%s was not to be had: %s", method, str(error) or type(error).__name__)
+
+
+def _named(text: str, names: Mapping[str, str]) -> str:
+    """Return ``text`` with the name of each person whom it mentions, where it is known."""
+    return _MENTION.sub(lambda told: f"<@{told[1]}|{names[told[1]]}>" if told[1] in names else told[0], text)
 
 
 def _not_admitted(user: str, channel: str, team: str) -> str:

@@ -44,9 +44,10 @@ class _Refused(Exception):
 class SlackStandIn:
     """A workspace: channels with their messages, people, files; one app, whose token it takes and no other.
 
-    ``members`` are the people of each channel. ``now`` tells the time in seconds. With ``limits_posts`` a channel
-    takes one post a second. ``calls`` are the methods that were called; ``statuses`` what threads show at present.
-    ``socket_url`` is where Socket Mode connects to, with ``app_token``.
+    ``members`` are the people of each channel, ``names`` the display names of those who have one. ``now`` tells the
+    time in seconds. With ``limits_posts`` a channel takes one post a second. ``calls`` are the methods that were
+    called; ``statuses`` what threads show at present. ``socket_url`` is where Socket Mode connects to, with
+    ``app_token``.
     """
 
     token: str = "xoxb-the-token-of-the-app"  # noqa: S105 - the stand-in's own
@@ -57,6 +58,7 @@ class SlackStandIn:
     now: Callable[[], float] = time.time
     limits_posts: bool = False
     members: dict[str, set[str]] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
     messages: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     ephemeral: list[dict[str, Any]] = field(default_factory=list)
     statuses: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -227,10 +229,12 @@ class SlackStandIn:
             "chat.postMessage": self._post_message,
             "chat.postEphemeral": self._post_ephemeral,
             "chat.update": self._update,
+            "chat.delete": self._delete,
             "conversations.replies": self._replies,
             "assistant.threads.setStatus": self._set_status,
             "assistant.threads.setSuggestedPrompts": self._set_prompts,
             "files.info": self._file_info,
+            "users.info": self._user_info,
             "apps.connections.open": self._open_connection,
         }
         try:
@@ -282,7 +286,10 @@ class SlackStandIn:
         if arguments.get("user") not in self.members[arguments["channel"]]:
             raise _Refused("user_not_in_channel")
         _check_content(arguments)
-        self.ephemeral.append(arguments)
+        thread_ts = arguments.get("thread_ts")
+        # In a thread without a reply it is taken, and nobody sees it.
+        if not thread_ts or len(self.thread(arguments["channel"], thread_ts)) > 1:
+            self.ephemeral.append(arguments)
         return {"message_ts": self._ts()}
 
     def _update(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -294,6 +301,17 @@ class SlackStandIn:
             raise _Refused("cant_update_message")
         _check_content(arguments)
         found[0].update({name: arguments[name] for name in ("text", "blocks", "metadata") if name in arguments})
+        return {"channel": arguments["channel"], "ts": arguments["ts"]}
+
+    def _delete(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        self._check_place(arguments.get("channel"), None)
+        messages = self.messages.get(arguments["channel"], [])
+        found = [each for each in messages if each["ts"] == arguments.get("ts")]
+        if not found:
+            raise _Refused("message_not_found")
+        if found[0].get("bot_id") != self.bot_id:
+            raise _Refused("cant_delete_message")
+        messages.remove(found[0])
         return {"channel": arguments["channel"], "ts": arguments["ts"]}
 
     def _replies(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -324,6 +342,13 @@ class SlackStandIn:
         if name not in self.files:
             raise _Refused("file_not_found")
         return {"file": self.file(name, "image/png")}
+
+    def _user_info(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        user = str(arguments.get("user"))
+        if user not in self.names:
+            raise _Refused("user_not_found")
+        profile = {"display_name": self.names[user], "real_name": f"{self.names[user]} (real)"}
+        return {"user": {"id": user, "team_id": self.team, "name": user.lower(), "deleted": False, "profile": profile}}
 
     def file(self, name: str, mimetype: str, **fields: Any) -> dict[str, Any]:
         """Return how Slack describes the file in a message."""
@@ -408,6 +433,8 @@ def _wrong_with(block: Mapping[str, Any]) -> str | None:
     match block.get("type"):
         case "markdown":
             return None if block.get("text") else "must have text"
+        case "rich_text":
+            return None if block.get("elements") else "must have elements"
         case "section":
             return _wrong_text(block.get("text"), _MAX_SECTION)
         case "context":
