@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, ClassVar, Literal, Self
 
-from .errors import Misconfigured
+from .errors import Misconfigured, without_user
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +94,7 @@ _SHAPES = {
     "_API_URL": (re.compile(r"https://\S+|http://(?:127\.0\.0\.1|localhost)(?::\d+)?/\S*"), "an https URL"),
     "_ALLOWED": (re.compile(r"[A-Z0-9]+(?:,[A-Z0-9]+)*"), "ids of users, channels and teams, by comma"),
     "_EVERYONE": (re.compile("true"), "'true', or not set"),
+    "_VCS": (re.compile("git|jj"), "'git' or 'jj'"),
 }
 """What a variable must be, by how its name ends."""
 
@@ -101,7 +102,7 @@ _SHAPES = {
 def _misspelt(name: str, value: str) -> str | None:
     for end, (shape, meant) in _SHAPES.items():
         if name.endswith(end) and not shape.fullmatch(value):
-            return f"{name} must be {meant}, and is {value[:100]!r}"
+            return f"{name} must be {meant}, and is {without_user(value)[:100]!r}"
     return None
 
 
@@ -112,6 +113,8 @@ DEFAULT_MODEL = "global.anthropic.claude-sonnet-4-6"
 """What an agent thinks with where nothing else is said: an inference profile of Bedrock."""
 SLACK_API = "https://slack.com/api/"
 """Where Slack's Web API is."""
+GITHUB_API = "https://api.github.com"
+"""Where GitHub's REST API is, unless it is that of an Enterprise Server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +182,7 @@ class RelayEnvironment(Environment):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeeperEnvironment(Environment):
-    """What the keeper is told."""
+    """What the keeper is told. It reads no large values, so its role may not: the bucket is named for all functions."""
 
     FUNCTION: ClassVar[str] = "keeper"
     ALTERNATIVES: ClassVar = (_DATABASE, _SECRET)
@@ -384,12 +387,19 @@ class Ec2EventsEnvironment(Environment):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitHubEnvironment(ToolServerEnvironment):
-    """What the tool server of GitHub events is told besides; ``github_table_name`` may be the table of the claims."""
+    """What the tool server of GitHub events is told besides; ``github_table_name`` may be the table of the claims.
+
+    ``github_token_arn`` names the secret that holds a token to ask GitHub with; ``github_token`` is one itself, for
+    tests. Without either, GitHub is not asked.
+    """
 
     FUNCTION: ClassVar[str] = "github_events"
 
     github_table_name: str
     blob_bucket: str
+    github_token_arn: str | None = None
+    github_token: str | None = field(default=None, repr=False)
+    github_api_url: str = GITHUB_API
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -434,11 +444,16 @@ class FinancePollerEnvironment(Environment):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxEnvironment(ToolServerEnvironment):
-    """What the sandbox tool server is told besides: the directory of its file system where the sandboxes are."""
+    """What the sandbox tool server is told besides.
+
+    ``sandbox_root`` is the directory of its file system where the sandboxes are. ``sandbox_vcs`` is what keeps the
+    versions of new ones: ``git``, or ``jj``, which must be in the image.
+    """
 
     FUNCTION: ClassVar[str] = "sandbox_server"
 
     sandbox_root: str
+    sandbox_vcs: str = "git"
 
 
 _MCP_SECRET = (("MCP_ENCRYPTION_SECRET_ARN",), ("MCP_ENCRYPTION_SECRET",))

@@ -2,9 +2,13 @@
 
 import asyncio
 import base64
+import json
 import os
+import random
+import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import httpx
@@ -61,6 +65,14 @@ def confined(request):
     return confinement()
 
 
+@pytest.fixture(params=["git", "jj"])
+def vcs(request):
+    """What keeps the versions of the sandboxes."""
+    if shutil.which(request.param) is None:
+        pytest.skip(f"there is no {request.param} on PATH")
+    return request.param
+
+
 class Agent:
     """Calls the tools of a server as the runtime does, and waits for what they post."""
 
@@ -80,7 +92,8 @@ class Agent:
             "group_id": thread,
         } | ({"thread_ancestors": list(ancestors)} if ancestors else {})
         async with httpx.AsyncClient() as client:
-            (await client.post(f"{self.url}/invoke", json=body)).raise_for_status()
+            # Not with json=: it cannot send half a character, and a program can.
+            (await client.post(f"{self.url}/invoke", content=json.dumps(body))).raise_for_status()
         return body["id"]
 
     async def answer(self, call_id, kind="tool_result"):
@@ -108,12 +121,14 @@ class Agent:
 
 
 @pytest.fixture
-async def agent_on(tmp_path, origin, serve, receiver):
+async def agent_on(tmp_path, origin, serve, receiver, vcs):
     async def make(confined=None, patience=20.0):
         server = sandbox_server(
-            Sandboxes(tmp_path / "sandboxes", allowed=[origin]), confined or Unconfined(), patience=patience
+            Sandboxes(tmp_path / "sandboxes", allowed=[origin], vcs=vcs), confined or Unconfined(), patience=patience
         )
-        return Agent(await serve(server), receiver)
+        agent = Agent(await serve(server), receiver)
+        agent.vcs = vcs
+        return agent
 
     return make
 
@@ -187,6 +202,7 @@ class TestEscapes:
             "file-link",
             ".git",
             "src/../.git",
+            ".jj/repo",
             "",
             "a\0b",
         ],
@@ -299,9 +315,62 @@ class TestEscapes:
         assert "100000 bytes" in await agent.refused("execute_command", command="#" + "é" * 99_000)
         assert "NUL" in await agent.refused("execute_command", command="echo \0")
 
+    async def test_what_a_command_does_to_jj_does_not_reach_the_server(self, agent, tmp_path):
+        """A workspace of another store, whose settings run programs, in place of ours; and none at all."""
+        if agent.vcs != "jj":
+            pytest.skip("without jj, .jj is a directory like any other")
+        owned = tmp_path / "owned"
+        await agent.call(
+            "execute_command",
+            command=f"""
+            jj git init --no-colocate --config user.name=x evil; rm -rf .jj; mv evil/.jj .jj; echo x > new
+            printf 'fsmonitor.backend="watchman"\n[signing]\nbehavior="force"\nbackend="ssh"\n' > .jj/repo/config.toml
+            printf '[signing.backends.ssh]\nprogram="touch {owned}"\n' >> .jj/repo/config.toml
+            """,
+        )
+        assert (tree_of(tmp_path) / ".jj" / "repo").is_file()
+        assert "new" in await agent.call("describe_changes")
+        await agent.call("execute_command", command="rm -rf .jj README.md; echo y > other")
+        changes = await agent.call("describe_changes")
+        assert all(name in changes for name in ("new", "other", "README.md"))
+        await agent.call("clone_repo", thread="child", ancestors=["root"], on_top_of="root")
+        assert "1\ty" in await agent.call("read_file", "child", ["root"], path="other")
+        assert not owned.exists()
+
+    async def test_commands_read_jj_and_cannot_write_it(self, agent_on, origin, tmp_path):
+        if not can_confine():
+            pytest.skip("there is no bubblewrap here, or no user namespaces")
+        agent = await agent_on(confinement())
+        if agent.vcs != "jj":
+            pytest.skip("without jj, .jj is a directory like any other")
+        await agent.call("clone_repo", url=str(origin))
+        told = await agent.call(
+            "execute_command", command="jj log --ignore-working-copy --no-graph -r @- -T description"
+        )
+        assert told == "Exit code 0:\nfirst\n"
+        told = await agent.call(
+            "execute_command",
+            command="jj new; git clean -fdxq; rm -rf .jj; mv .jj x; echo evil > .jj/repo; echo x > new; git status -s",
+        )
+        assert told.count("Read-only file system") >= 2
+        assert told.endswith("?? new\n")
+        assert "new" in await agent.call("describe_changes")
+        assert _is_whole(tree_of(tmp_path))
+
+    async def test_words_that_a_store_gives_another_meaning_go_no_further(self, agent, tmp_path):
+        if agent.vcs != "jj":
+            pytest.skip("git has no templates of a repository's own")
+        [store] = (tmp_path / "sandboxes").glob("*/*.git/jj/.jj/repo")
+        (store / "config.toml").write_text("[template-aliases]\ncommit_id = '\"--output=owned\"'\n")
+        assert "'--output=owned' for a commit" in await agent.refused("describe_changes")
+
     async def test_another_conversation_has_no_part_in_it(self, agent):
         text = await agent.refused("clone_repo", thread="stranger", on_top_of="root")
         assert "has no sandbox" in text
+
+
+def _is_whole(tree):
+    return (tree / ".jj" / "working_copy" / "checkout").is_file() and "evil" not in (tree / ".jj" / "repo").read_text()
 
 
 class TestCommands:
@@ -318,11 +387,13 @@ class TestCommands:
     async def test_no_credential_is_inherited(self, agent_on, origin, confined, monkeypatch):
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a-credential")
         monkeypatch.setenv("AWS_LAMBDA_RUNTIME_API", "127.0.0.1:9001")
+        monkeypatch.setenv("LD_LIBRARY_PATH", "/nowhere")
         agent = await agent_on(confined)
         await agent.call("clone_repo", url=str(origin))
         told = await agent.call("execute_command", command="env")
         assert "HOME=" in told
         assert "AWS" not in told
+        assert "LD_LIBRARY_PATH" not in told
         assert "a-credential" not in told
 
     async def test_bubblewrap_hides_the_rest_of_the_machine(self, agent_on, origin, tmp_path):
@@ -342,21 +413,69 @@ class TestCommands:
         assert told.count("Read-only file system") == 2
         assert await agent.call("describe_changes") == "Nothing was changed."
 
-    @pytest.mark.parametrize("way", ["cancel", "timeout"])
+    @pytest.mark.parametrize("way", ["end", "cancel", "timeout"])
     async def test_no_process_is_left(self, agent_on, origin, confined, tmp_path, way):
-        agent = await agent_on(confined, patience=0.2)
+        """Of a group, of another session, and of a double fork that has shed its environment too."""
+        agent = await agent_on(confined, patience=60 if way == "end" else 0.2)
         await agent.call("clone_repo", url=str(origin))
-        mark = f"{os.getpid()}.{way}"
-        command = f"setsid sh -c 'exec -a x{mark} sleep 1000' & sleep 1000.{mark[-1]} & touch begun; sleep 3000"
-        call = await agent.start("execute_command", command=command, timeout_minutes=0.01 if way == "timeout" else 60)
-        assert "still running" in (await agent.answer(call))["text"]
-        assert (tree_of(tmp_path) / "begun").exists()
-        if way == "cancel":
-            await agent.cancel(call)
+        seconds = [f"{1000 + number}.{os.getpid()}" for number in range(4)]
+        command = (
+            f"sleep {seconds[0]} & setsid sleep {seconds[1]} & sleep {seconds[2]} > /dev/null 2>&1 &"
+            f" env -i setsid sh -c '(setsid sleep {seconds[3]} > /dev/null 2>&1 &) &'; sleep 0.2; touch begun;"
+        )
+        command += "exit 3" if way == "end" else f"sleep {seconds[0]}"
+        call = await agent.start("execute_command", command=command, timeout_minutes=0.02 if way == "timeout" else 60)
+        told = await agent.answer(call)
+        if way == "end":
+            assert told["text"] == "Exit code 3, and no output"
         else:
+            assert "still running" in told["text"]
+        while not (tree_of(tmp_path) / "begun").exists():  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.02)
+        if way == "cancel":
+            assert any(seconds[3] in running for running in _command_lines())
+            await agent.cancel(call)
+        elif way == "timeout":
             told = await agent.answer(call, "subscription_event")
             assert (told["final"], "were allowed" in told["text"]) == (True, True)
-        await asyncio.wait_for(_none_left("sleep\x001000", "sleep\x003000"), 10)
+        await asyncio.wait_for(_none_left(*seconds), 10)
+
+    async def test_a_server_that_is_killed_leaves_no_process(self, tmp_path, confined):
+        seconds = f"2000.{os.getpid()}"
+        (tmp_path / "repository").mkdir()
+        program = f"""
+import asyncio
+from pathlib import Path
+from infinity_agents.toolsets.sandbox.commands import running
+from infinity_agents.toolsets.sandbox.confinement import *
+
+async def main():
+    here = Path({str(tmp_path)!r})
+    text = "env -i setsid sh -c '(sleep {seconds} &) &'; echo begun; sleep {seconds}"
+    command = Command(text, here, here, here / "repository", ())
+    async with running(command, {"Unconfined()" if isinstance(confined, Unconfined) else "confinement()"}) as started:
+        while not started.output:
+            await asyncio.sleep(0.01)
+        print("begun", flush=True)
+        await asyncio.sleep(1000)
+
+asyncio.run(main())
+"""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE, env={**os.environ, "PYTHONPATH": "src"}
+        )
+        assert await process.stdout.readline() == b"begun\n"
+        process.kill()
+        await process.wait()
+        await asyncio.wait_for(_none_left(seconds), 10)
+
+    async def test_how_a_command_ended_is_told(self, agent_on, origin, confined):
+        agent = await agent_on(confined)
+        await agent.call("clone_repo", url=str(origin))
+        told = await agent.call("execute_command", command="kill -SEGV $$")
+        assert told.startswith("Ended by signal 11" if isinstance(confined, Unconfined) else "Exit code 139")
+        told = await agent.call("execute_command", command="trap 'kill 0' EXIT; yes | head -1; sleep 1000 & true")
+        assert told in {"Ended by signal 15:\ny\n", "Exit code 143:\ny\n"}
 
     async def test_a_long_command_speaks_as_it_goes(self, agent_on, origin, monkeypatch):
         monkeypatch.setattr("infinity_agents.toolsets.sandbox.server.FIRST_PAUSE", 0.2)
@@ -427,9 +546,10 @@ class TestChildren:
         assert await agent.call("read_file", path="docs/new.md") == "1\tnew"
 
     async def test_more_children_at_once_than_there_are_threads(self, agent):
-        children = [f"child-{number}" for number in range(40)]
+        # As many as the default executor has, and some more.
+        children = [f"child-{number}" for number in range(min(32, (os.cpu_count() or 1) + 4) + 4)]
         clones = (agent.call("clone_repo", thread=child, ancestors=["root"], on_top_of="root") for child in children)
-        assert len(await asyncio.gather(*clones)) == 40
+        assert len(await asyncio.gather(*clones)) == len(children)
 
     async def test_a_conflict_is_told_and_nothing_is_lost(self, agent):
         await self.children(agent)
@@ -453,6 +573,70 @@ class TestChildren:
         assert "b.txt" in touched
         assert "a.txt" not in touched
 
+    async def test_a_large_file_of_a_child_is_taken_over(self, agent, tmp_path):
+        await self.children(agent)
+        await agent.call("execute_command", "left", ["root"], command="head -c 3000000 /dev/zero > large")
+        assert "large" in await agent.call("squash_sandbox", child_thread_id="left")
+        assert (tree_of(tmp_path) / "large").stat().st_size == 3_000_000
+
+    async def test_a_file_that_the_parent_ignores_is_in_the_way(self, agent, tmp_path):
+        await self.children(agent)
+        await agent.call("create_file", path="build/x", content="the parent's")
+        await agent.call(
+            "execute_command", "left", ["root"], command="echo > .gitignore; mkdir build; echo child > build/x"
+        )
+        assert "build/x" in await agent.refused("squash_sandbox", child_thread_id="left")
+        assert (tree_of(tmp_path) / "build" / "x").read_text() == "the parent's"
+        assert await agent.call("describe_changes") == "Nothing was changed."
+
+    async def test_what_a_command_writes_while_it_is_joined_stays(self, agent):
+        await self.children(agent)
+        await agent.call("create_file", "left", ["root"], path="a.txt", content="a\n")
+        call = await agent.start(
+            "execute_command", command="for n in $(seq 300); do echo $n > late; sleep 0.01; done; echo end > late"
+        )
+        assert "a.txt" in await agent.call("squash_sandbox", child_thread_id="left")
+        await agent.answer(call)
+        assert await agent.call("read_file", path="late") == "1\tend"
+        assert "a.txt" in await agent.call("describe_changes")
+
+    async def test_a_file_that_is_renamed_and_changed(self, agent, tmp_path):
+        """Git joins the two. jj knows no renames, and says that it cannot."""
+        await self.children(agent)
+        await agent.call("execute_command", "left", ["root"], command="mv src/app.py src/main.py")
+        await agent.call("edit_file", path="src/app.py", old_text="three = 3", new_text="three = 33")
+        if agent.vcs == "git":
+            assert "main.py" in await agent.call("squash_sandbox", child_thread_id="left")
+            assert "three = 33" in (tree_of(tmp_path) / "src" / "main.py").read_text()
+        else:
+            assert "Conflict: both sides changed src/app.py" in await agent.refused(
+                "squash_sandbox", child_thread_id="left"
+            )
+            assert "three = 33" in (tree_of(tmp_path) / "src" / "app.py").read_text()
+
+    async def test_a_branch_that_is_gone_takes_no_sandbox_with_it(self, agent, origin):
+        git(origin, "checkout", "-qb", "short")
+        (origin / "short.txt").write_text("short\n")
+        git(origin, "add", ".")
+        git(origin, "commit", "-qm", "second")
+        await agent.call("clone_repo", thread="child", ancestors=["root"], url=str(origin), revision="short")
+        await agent.call("create_file", "child", ["root"], path="mine.txt", content="mine\n")
+        git(origin, "checkout", "-q", "main")
+        git(origin, "branch", "-qD", "short")
+        await agent.call("clone_repo", url=str(origin))
+        assert await agent.call("read_file", "child", ["root"], path="short.txt") == "1\tshort"
+        changes = await agent.call("describe_changes", "child", ["root"])
+        assert "mine.txt" in changes
+        assert "short.txt" not in changes
+
+    async def test_what_no_branch_has_is_cloned(self, agent, origin):
+        git(origin, "checkout", "-q", "--detach")
+        (origin / "later.txt").write_text("later\n")
+        git(origin, "add", ".")
+        git(origin, "commit", "-qm", "second")
+        assert "later.txt" in await agent.call("clone_repo", url=str(origin))
+        assert await agent.call("execute_command", command="git status --short") == "Exit code 0, and no output"
+
     async def test_only_a_child_of_ones_own(self, agent, origin):
         await agent.call("clone_repo", thread="other", ancestors=["root"], url=str(origin))
         assert "was not made on top of this one" in await agent.refused("squash_sandbox", child_thread_id="other")
@@ -465,6 +649,30 @@ class TestChildren:
         git(origin, "commit", "-qm", "second")
         assert "later.txt" in await agent.call("clone_repo", url=str(origin))
         assert await agent.call("describe_changes") == "Nothing was changed."
+
+
+class TestVersionControl:
+    def test_what_keeps_no_versions_is_refused(self, tmp_path, monkeypatch):
+        with pytest.raises(Misconfigured, match="'svn' keeps no versions of sandboxes; say git or jj"):
+            Sandboxes(tmp_path, vcs="svn")
+        monkeypatch.setenv("PATH", str(tmp_path))
+        with pytest.raises(Misconfigured, match="there is no jj on PATH; install it, or leave it at git"):
+            Sandboxes(tmp_path, vcs="jj")
+
+    async def test_a_sandbox_is_kept_as_it_was_made(self, tmp_path, origin):
+        if shutil.which("jj") is None:
+            pytest.skip("there is no jj on PATH")
+        for first, then in (("git", "jj"), ("jj", "git")):
+            root = tmp_path / first
+            made = await Sandboxes(root, allowed=[origin], vcs=first).clone(str(origin), "HEAD", "root", "root")
+            (made.tree / "new").write_text("x")
+            sandboxes = Sandboxes(root, allowed=[origin], vcs=then)
+            child = await sandboxes.clone_on_top("root", "child", "root")
+            assert (child.vcs, (child.tree / "new").read_text()) == (first, "x")
+            (child.tree / "newer").write_text("x")
+            assert "newer" in await sandboxes.squash("child", "root", "root")
+            fresh = await sandboxes.clone(str(origin), "HEAD", "root", "root")
+            assert (fresh.vcs, (fresh.tree / "new").exists()) == (then, False)
 
 
 async def test_what_is_old_goes(agent, origin, tmp_path):
@@ -486,3 +694,72 @@ def test_output_is_bounded():
     assert "976000 bytes left out" in text
     assert not output
     assert output.take() == ""
+
+
+STRINGS = {
+    "create_file": ("path", "content"),
+    "read_file": ("path",),
+    "edit_file": ("path", "old_text", "new_text"),
+    "grep": ("pattern", "path"),
+    "describe_changes": ("path",),
+    "clone_repo": ("url", "revision", "on_top_of"),
+    "squash_sandbox": ("child_thread_id",),
+    "execute_command": ("command",),
+}
+"""Every argument that is a string, by its tool."""
+GOOD = {
+    "path": "src/app.py",
+    "content": "x",
+    "old_text": "two",
+    "new_text": "two",
+    "pattern": "two",
+    "child_thread_id": "nobody",
+    "command": "true",
+}
+PIECES = [
+    *(
+        "\0",
+        "\n",
+        "\r",
+        "\ud800",
+        "\udc80",
+        "é",
+        "\u202e",
+        "../",
+        "/",
+        "//",
+        "./",
+        "~",
+        "-",
+        "--output=owned",
+        "*",
+        "(",
+    ),
+    *("[", "\\", "'", '"', "$(touch owned)", ";", "%", ":(top)", ":!", "@{0}", "..", ".git/config", ".jj", "src", " "),
+    *("app.py", "/proc/self/", "link/", "n" * 256, "d/" * 3_000, "x" * 140_000),
+]
+KNOWN = r"Invalid arguments|ValueError|OutsideSandbox|VersionControlFailed|NoSandbox"
+RAW = re.compile(rf"Errno|Traceback|embedded null|codec can|^(?!{KNOWN})")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operation", STRINGS)
+async def test_no_string_is_too_nasty(agent, tmp_path, origin, operation):
+    """What is refused is told in words that name the value, and nothing outside the sandbox changes."""
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "app.py").write_text("two")
+    tree = tree_of(tmp_path)
+    (tree / "link").symlink_to(tmp_path / "outside")
+    os.mkfifo(tree / "fifo")
+    chance = random.Random(operation)
+    nasty = ["", ".", "src", "src/app.py/x", "fifo", "link", *PIECES]
+    nasty += ["".join(chance.choices(PIECES[:-3], k=chance.randint(2, 4))) for _ in range(12)]
+    for wrong in STRINGS[operation]:
+        for text in nasty:
+            arguments = {name: GOOD[name] for name in STRINGS[operation] if name in GOOD} | {wrong: text}
+            if wrong == "revision":
+                arguments["url"] = str(origin)
+            told = await asyncio.wait_for(agent.answer(await agent.start(operation, **arguments)), 60)
+            assert not (told["is_error"] and RAW.search(told["text"])), (arguments, told["text"][:500])
+    assert not {"owned"} & {path.name for path in tmp_path.iterdir()}
+    assert [path.read_text() for path in (tmp_path / "outside").iterdir()] == ["two"]

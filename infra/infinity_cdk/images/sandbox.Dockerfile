@@ -5,3 +5,4 @@ COPY requirements.lock .
 RUN pip install --no-cache-dir --require-hashes --requirement requirements.lock
 COPY infinity_agents ${LAMBDA_TASK_ROOT}/infinity_agents
 CMD ["infinity_agents.aws.sandbox_server.handler"]
+# SandboxToolSet(jj=...) adds a line that copies that file to /usr/local/bin.

@@ -4,6 +4,7 @@ import shutil
 import tempfile
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 from aws_cdk import Duration, RemovalPolicy, aws_ec2, aws_efs, aws_lambda
 from constructs import Construct
@@ -11,6 +12,7 @@ from constructs import Construct
 import infinity_agents
 from infinity_agents.settings import SandboxEnvironment
 
+from ..arguments import FUNCTION_MB, checked
 from ..review import accept, accept_wildcard
 from .tool_function import FunctionToolSet, ToolFunction
 
@@ -32,17 +34,21 @@ class SandboxToolSet(FunctionToolSet):
     Args:
         vpc: the network; it must reach the internet from private subnets. Without one, a network with a NAT gateway is
             made, which costs money while nobody uses it.
+        jj: the file of a jj for Linux and the function's architecture, which needs no library beside it. It goes into
+            the image, and keeps the versions of new sandboxes. Without it, git does.
         memory_size: in MB; processor time is in proportion.
         removal_policy: what becomes of the sandboxes when the tool set is removed.
     """
 
+    @checked
     def __init__(
         self,
         scope: Construct,
         id: str,
         *,
         vpc: aws_ec2.IVpc | None = None,
-        memory_size: int = 3008,
+        jj: Path | str | None = None,
+        memory_size: Annotated[int, FUNCTION_MB] = 3008,
         removal_policy: RemovalPolicy = RemovalPolicy.DESTROY,
         name: str | None = None,
     ) -> None:
@@ -68,10 +74,10 @@ class SandboxToolSet(FunctionToolSet):
             "Tool",
             function="sandbox_server",
             description="Sandboxes: edits repositories, and runs commands in them",
-            environment=partial(SandboxEnvironment, sandbox_root=_MOUNTED),
+            environment=partial(SandboxEnvironment, sandbox_root=_MOUNTED, sandbox_vcs="jj" if jj else "git"),
             timeout=_LONGEST,
             memory_size=memory_size,
-            code=_image(),
+            code=_image(Path(jj) if jj else None),
             image=True,
             vpc=self.vpc,
             filesystem=aws_lambda.FileSystem.from_efs_access_point(place, _MOUNTED),
@@ -93,9 +99,16 @@ def _network(scope: Construct) -> aws_ec2.Vpc:
     return vpc
 
 
-def _image() -> aws_lambda.Code:
+def _image(jj: Path | None) -> aws_lambda.Code:
+    if jj and not jj.is_file():
+        raise ValueError(f"jj is {str(jj)!r}, and there is no such file; name the program, or leave it out for git")
     context = Path(tempfile.mkdtemp(prefix="infinity-sandbox-"))
-    shutil.copy(_HERE / "images" / "sandbox.Dockerfile", context / "Dockerfile")
+    steps = (_HERE / "images" / "sandbox.Dockerfile").read_text(encoding="utf-8")
+    if jj:
+        shutil.copy(jj, context / "jj")
+        (context / "jj").chmod(0o755)
+        steps += "COPY jj /usr/local/bin/jj\n"
+    (context / "Dockerfile").write_text(steps, encoding="utf-8")
     shutil.copy(_HERE / "locks" / "tools.lock", context / "requirements.lock")
     source = Path(infinity_agents.__file__).parent
     shutil.copytree(source, context / "infinity_agents", ignore=shutil.ignore_patterns("__pycache__"))

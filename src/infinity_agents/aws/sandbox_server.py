@@ -21,7 +21,8 @@ def _server() -> ToolServer:
     environment = SandboxEnvironment.read(os.environ)
     # Commands run as the same user. They must not read this process's environment, which holds its credentials.
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
-    return sandbox_server(Sandboxes(Path(environment.sandbox_root)), Unconfined())
+    sandboxes = Sandboxes(Path(environment.sandbox_root), vcs=environment.sandbox_vcs)
+    return sandbox_server(sandboxes, Unconfined())
 
 
 handler = tool_handler(_server)

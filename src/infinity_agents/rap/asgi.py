@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
@@ -32,9 +33,14 @@ def listening_socket(host: str, port: int) -> socket.socket:
     """Return a socket that listens on ``host``, IPv4 or IPv6; port 0 is any free port.
 
     Raises:
-        OSError: the port is taken, or the host is none of this machine's.
+        OSError: the port is taken or no number from 0 to 65535, or the host is none of this machine's.
     """
-    listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OverflowError:
+        raise OSError(errno.EINVAL, "a port is a number from 0 to 65535") from None
+    except UnicodeError:
+        raise OSError(errno.EINVAL, "that is no host's name") from None
     # Connections inherit it. Without it, the second half of each answer waits 40 ms for the first to be acknowledged.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening

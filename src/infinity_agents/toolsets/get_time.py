@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from ..rap.command_line import add_listening_options, told_by
 from ..rap.server import ToolServer
 
 server = ToolServer(name="get-time", description="Tells the time anywhere.")
@@ -48,10 +49,10 @@ def _remedy(timezone: str) -> str:
 def main() -> None:
     """Serve until interrupted."""
     parser = argparse.ArgumentParser(description=server.description)
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
-    parser.add_argument("--port", type=int, default=8001, help="port to listen on, 0 for a free one (default: 8001)")
+    add_listening_options(parser, 8001)
     options = parser.parse_args()
-    server.run(host=options.host, port=options.port)
+    with told_by(parser):
+        server.run(host=options.host, port=options.port)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 
-from ...rap.asgi import serving
+from ...rap.command_line import add_listening_options, told_by
 from .local_store import LocalFinanceStore
 from .market import BundledMarket, Finnhub, Market
 from .polling import poll
@@ -27,8 +27,7 @@ async def main() -> None:
         description="Prices, news, and trading with paper money; from Finnhub with FINNHUB_API_KEY set, else bundled.",
     )
     parser.add_argument("--file", type=Path, default=Path("finance.db"), help="where accounts are (%(default)s)")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
-    parser.add_argument("--port", type=int, default=8004, help="port to listen on, 0 for a free one (default: 8004)")
+    add_listening_options(parser, 8004)
     parser.add_argument("--every", type=float, default=60.0, help="seconds between two looks (default: %(default)g)")
     options = parser.parse_args()
     if not 1 <= options.every <= 86_400:
@@ -37,16 +36,19 @@ async def main() -> None:
         store = LocalFinanceStore(options.file)
     except sqlite3.Error as error:
         parser.error(f"{options.file} cannot be used ({error}); name another --file")
-    async with _market() as market:
-        server = finance_server(market, store)
-        async with serving(server, options.host, options.port) as url:
-            print(f"finance is served at {url}", flush=True)  # noqa: T201 - whoever started it wants to know
-            while True:
-                try:
-                    await poll(market, store, server.push)
-                except sqlite3.Error:
-                    _log.exception("the watches cannot be read; they are looked at again in %g seconds", options.every)
-                await asyncio.sleep(options.every)
+    with told_by(parser):
+        async with _market() as market:
+            server = finance_server(market, store)
+            async with server.serving(host=options.host, port=options.port) as url:
+                print(f"finance is served at {url}", flush=True)  # noqa: T201 - whoever started it wants to know
+                while True:
+                    try:
+                        await poll(market, store, server.push)
+                    except sqlite3.Error:
+                        _log.exception(
+                            "the watches cannot be read; they are looked at again in %g seconds", options.every
+                        )
+                    await asyncio.sleep(options.every)
 
 
 @contextlib.asynccontextmanager

@@ -3,16 +3,13 @@
 import asyncio
 import contextlib
 import os
-import secrets
-import signal
+import sys
 from collections import deque
 from collections.abc import AsyncIterator
-from pathlib import Path
 
+from . import supervisor
 from .confinement import Command, Confinement
 
-_MARK = "INFINITY_COMMAND"
-"""A variable in the environment of every process of a command, by which those that left its group are found."""
 _HEAD = 6_000
 _TAIL = 18_000
 _CHUNK = 65_536
@@ -58,9 +55,8 @@ class Output:
 class Running:
     """A command at work. ``output`` is what it wrote since that was taken last."""
 
-    def __init__(self, process: asyncio.subprocess.Process, mark: str) -> None:
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
-        self._mark = mark
         self._reading = asyncio.create_task(self._read(), name="the output of a command")
         self.output = Output()
 
@@ -69,22 +65,16 @@ class Running:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 code = await self._process.wait()
-                # What it started in the background may hold the pipe open: it is over when the command itself is.
                 await self.kill()
                 return code
         return None
 
     async def kill(self) -> None:
         """End every process of the command, and wait until none is left."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        while strays := await asyncio.to_thread(_marked, self._mark):
-            for pid in strays:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            await asyncio.sleep(0.01)
+        with contextlib.suppress(ProcessLookupError):
+            self._process.terminate()
         await self._process.wait()
-        # A process that shed the mark may hold the pipe open. Nobody waits for what it writes.
+        # A process that is another user's may hold the pipe open. Nobody waits for what it writes.
         await asyncio.wait([self._reading], timeout=_LAST_WORDS)
         self._reading.cancel()
 
@@ -102,36 +92,24 @@ async def running(command: Command, confinement: Confinement) -> AsyncIterator[R
     Raises:
         OSError: it cannot be started.
     """
-    mark = secrets.token_hex(16)
-    environment = {**confinement.environment(command), _MARK: mark}
+    # Python itself may need it to start, as on Lambda; the supervisor takes it away again.
+    libraries = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
     process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-IS",
+        supervisor.__file__,
+        str(os.getpid()),
         *confinement.argv(command),
         cwd=command.tree,
-        env=environment,
+        env={**confinement.environment(command), **libraries},
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
         start_new_session=True,
     )
-    started = Running(process, mark)
+    started = Running(process)
     try:
         yield started
     finally:
         # A cancelled call waits for this too: a process that outlives it would work on files that nobody watches.
         await asyncio.shield(started.kill())
-
-
-def _marked(mark: str) -> list[int]:
-    """Return the processes that carry ``mark``; those that another user owns cannot be ours."""
-    wanted = f"{_MARK}={mark}".encode()
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                if wanted in (entry / "environ").read_bytes().split(b"\0") and not _is_dead(entry):
-                    found.append(int(entry.name))
-    return found
-
-
-def _is_dead(entry: Path) -> bool:
-    return (entry / "stat").read_text().rpartition(")")[2].split()[0] in {"Z", "X"}

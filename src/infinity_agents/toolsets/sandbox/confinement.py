@@ -39,6 +39,8 @@ class Command:
     """Its home directory, which it may write."""
     repository: Path
     """What git reads: it may not write there."""
+    leads: tuple[Path, ...]
+    """What in its tree leads to the repository: it may not write there either."""
 
     def environment(self, path: str) -> dict[str, str]:
         """Return the whole environment of the command. Nothing is inherited, so that no credential is."""
@@ -88,8 +90,7 @@ class Bubblewrap:
             *("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"),  # noqa: S108 - its own, in memory
             *_bound("--ro-bind", [str(command.repository)]),
             *_bound("--bind", [str(command.home), str(command.tree)]),
-            # The file that leads git to its repository must stay what it is.
-            *_bound("--ro-bind", [str(command.tree / ".git")]),
+            *_bound("--ro-bind", [str(path) for path in command.leads]),
             *("--chdir", str(command.tree), "--clearenv"),
             *(word for name, value in self.environment(command).items() for word in ("--setenv", name, value)),
             "--",

@@ -1,13 +1,12 @@
 """Git as the sandbox server uses it: on repositories of its own, whatever commands leave in the working copies."""
 
-import asyncio
 import os
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-_GIT_SECONDS = 600.0
+from .programs import printed_by
+
 _SAFE = (
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
@@ -23,14 +22,6 @@ _SAFE = (
 """What no repository may decide for itself."""
 _INHERITED = ("PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "GIT_SSL_CAINFO", "https_proxy", "HTTPS_PROXY", "no_proxy")
 _REVISION = re.compile(r"(?!-)(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._/+-]{0,200}")
-
-
-class GitFailed(Exception):
-    """Git could not do it; the text is what git says of it."""
-
-    def __init__(self, text: str, code: int) -> None:
-        super().__init__(text)
-        self.code = code
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,25 +40,23 @@ class Git:
         """Return what ``git`` with these arguments prints, ``given`` on its standard input.
 
         Raises:
-            GitFailed: it ended with another code than those that are ``fine``, or took ten minutes.
+            VersionControlFailed: it ended with another code than those that are ``fine``, or took ten minutes.
         """
-        environment = _environment()
+        environment = safe_environment()
         environment["GIT_DIR"] = str(self.git_dir)
         if self.tree is not None:
             environment["GIT_WORK_TREE"] = str(self.tree)
         if index is not None:
             environment["GIT_INDEX_FILE"] = str(index)
-        code, text, told = await _run(arguments, environment, self.tree or self.git_dir.parent, given)
-        if code not in fine:
-            raise GitFailed((told or text).strip()[-2_000:] or f"git {arguments[0]} ended with {code}", code)
-        return text
+        place = self.tree or self.git_dir.parent
+        return await printed_by("git", *arguments, environment=environment, directory=place, given=given, fine=fine)
 
 
 async def clone(url: str, git_dir: Path) -> None:
     """Make the bare repository ``git_dir`` of the one at ``url``, or bring it up to date.
 
     Raises:
-        GitFailed: the repository cannot be had.
+        VersionControlFailed: the repository cannot be had.
     """
     git = Git(git_dir)
     if not (git_dir / "HEAD").exists():
@@ -76,6 +65,12 @@ async def clone(url: str, git_dir: Path) -> None:
         "fetch", "--quiet", "--force", "--prune", "--no-recurse-submodules", "--", url,
         "+refs/heads/*:refs/remotes/origin/*", "+refs/tags/*:refs/tags/*", "+HEAD:refs/remotes/origin/HEAD",
     )  # fmt: skip
+
+
+async def in_the_way(git: Git, tree: Path, before: str, after: str) -> list[str]:
+    """Return the files that ``after`` adds to ``before`` where the working copy has another, which git ignores."""
+    added = await git.run("diff-tree", "-r", "-z", "--no-renames", "--name-only", "--diff-filter=A", before, after)
+    return [path for path in added.split("\0") if path and _is_taken(tree, path)]
 
 
 def checked_revision(revision: str) -> str:
@@ -89,7 +84,8 @@ def checked_revision(revision: str) -> str:
     return revision
 
 
-def _environment() -> dict[str, str]:
+def safe_environment() -> dict[str, str]:
+    """Return the environment in which git does as no repository and no person's settings say."""
     settings = dict(enumerate(_SAFE))
     return {
         **{name: os.environ[name] for name in _INHERITED if name in os.environ},
@@ -104,25 +100,6 @@ def _environment() -> dict[str, str]:
     }
 
 
-async def _run(
-    arguments: tuple[str, ...], environment: Mapping[str, str], directory: Path, given: str
-) -> tuple[int, str, str]:
-    process = await asyncio.create_subprocess_exec(
-        "git",
-        *arguments,
-        cwd=directory,
-        env=environment,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        async with asyncio.timeout(_GIT_SECONDS):
-            printed, told = await process.communicate(given.encode("utf-8", "surrogateescape"))
-    except TimeoutError:
-        raise GitFailed(f"git {arguments[0]} took longer than {_GIT_SECONDS:.0f} seconds", -1) from None
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    return process.returncode or 0, printed.decode("utf-8", "surrogateescape"), told.decode(errors="replace")
+def _is_taken(tree: Path, path: str) -> bool:
+    above = [each for each in (tree / path).parents if each != tree and each.is_relative_to(tree)]
+    return os.path.lexists(tree / path) or any(os.path.lexists(each) and not each.is_dir() for each in above)

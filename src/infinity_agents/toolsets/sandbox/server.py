@@ -4,14 +4,15 @@ import asyncio
 import difflib
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from ...rap.server import Diff, Image, Result, ToolContext, ToolServer
 from .commands import Output, Running, running
-from .confinement import Command, Confinement
-from .files import read, resolved, write
-from .git import GitFailed
-from .workspaces import Conflict, Sandbox, Sandboxes
+from .confinement import Confinement
+from .files import OURS, existing, read, resolved, write
+from .programs import VersionControlFailed
+from .version_control import Conflict, Sandbox
+from .workspaces import Sandboxes
 
 PATIENCE = 20.0
 """Seconds for which a command keeps its call; after that it is a subscription, and its thread goes on."""
@@ -24,7 +25,19 @@ _MOST_LINES = 2_000
 _MOST_TEXT = 200_000
 """Characters of a file, of hits or of a diff that a model is given at once."""
 
-_Path = Annotated[str, Field(description="A path below the repository's root, such as src/app.py")]
+
+def _encodable(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{text[error.start]!r} at {error.start} is half a character, which nothing here can hold; leave it out"
+        ) from None
+    return text
+
+
+_Text = Annotated[str, AfterValidator(_encodable)]
+_Path = Annotated[_Text, Field(description="A path below the repository's root, such as src/app.py")]
 
 
 def sandbox_server(
@@ -55,7 +68,7 @@ class _Tools:
         self._patience = patience
 
     async def clone_repo(
-        self, ctx: ToolContext, url: str | None = None, revision: str = "HEAD", on_top_of: str | None = None
+        self, ctx: ToolContext, url: _Text | None = None, revision: _Text = "HEAD", on_top_of: _Text | None = None
     ) -> str:
         """Give this thread a working copy, in place of the one that it may have. Everything else works on it.
 
@@ -71,12 +84,12 @@ class _Tools:
             sandbox = await self._sandboxes.clone(url, revision, ctx.thread_id, _root(ctx))
         else:
             sandbox = await self._sandboxes.clone_on_top(on_top_of or "", ctx.thread_id, _root(ctx))
-        names = sorted(path.name + "/" * path.is_dir() for path in sandbox.tree.iterdir() if path.name != ".git")
+        names = sorted(path.name + "/" * path.is_dir() for path in sandbox.tree.iterdir() if path.name not in OURS)
         return f"The working copy is at commit {sandbox.start[:12]} and holds: {', '.join(names[:100]) or 'nothing'}"
 
     async def execute_command(
         self,
-        command: Annotated[str, Field(min_length=1)],
+        command: Annotated[_Text, Field(min_length=1)],
         ctx: ToolContext,
         timeout_minutes: Annotated[float, Field(gt=0, le=24 * 60)] = 60.0,
     ) -> str:
@@ -94,7 +107,7 @@ class _Tools:
                 f"a command is at most {_LONGEST_COMMAND} bytes without NUL; put more into a file, and run that"
             )
         sandbox = self._sandbox(ctx)
-        about = Command(command, sandbox.tree, sandbox.home, self._sandboxes.repository(sandbox, _root(ctx)))
+        about = self._sandboxes.command(command, sandbox, _root(ctx))
         async with running(about, self._confinement) as started:
             try:
                 async with asyncio.timeout(60 * timeout_minutes):
@@ -128,7 +141,7 @@ class _Tools:
             return _numbered(_text(data, path), first_line, last_line)
         return picture
 
-    async def edit_file(self, path: _Path, old_text: str, new_text: str, ctx: ToolContext) -> Result:
+    async def edit_file(self, path: _Path, old_text: _Text, new_text: _Text, ctx: ToolContext) -> Result:
         """Replace a piece of a text file. It must stand there exactly so, and once.
 
         Args:
@@ -143,7 +156,7 @@ class _Tools:
             raise ValueError(
                 "old_text is empty; to make a new file, use create_file"
                 if not old_text
-                else f"old_text stands {found} times in {path!r}, and must stand there once; "
+                else f"old_text stands {found} times in {path[:200]!r}, and must stand there once; "
                 + ("read the file again" if found == 0 else "take in more of the lines around it")
             )
         after = before.replace(old_text, new_text)
@@ -151,7 +164,7 @@ class _Tools:
         await self._show_changes(sandbox, ctx)
         return Result(f"{path} is changed.", display=[Diff(path, _patch(path, before, after))])
 
-    async def create_file(self, path: _Path, content: str, ctx: ToolContext) -> Result:
+    async def create_file(self, path: _Path, content: _Text, ctx: ToolContext) -> Result:
         """Write a new text file; the directories above it are made.
 
         Args:
@@ -162,15 +175,15 @@ class _Tools:
         try:
             await asyncio.to_thread(write, sandbox.tree, path, content.encode(), new=True)
         except FileExistsError:
-            raise ValueError(f"{path!r} is there already; change it with edit_file") from None
+            raise ValueError(f"{path[:200]!r} is there already; change it with edit_file") from None
         await self._show_changes(sandbox, ctx)
         return Result(f"{path} is written.", display=[Diff(path, _patch(path, "", content))])
 
     async def grep(
         self,
-        pattern: Annotated[str, Field(min_length=1, max_length=2_000)],
+        pattern: Annotated[_Text, Field(min_length=1, max_length=2_000)],
         ctx: ToolContext,
-        path: str = ".",
+        path: _Path = ".",
         ignore_case: bool = False,
     ) -> str:
         """Search the files that git does not ignore for an extended regular expression.
@@ -180,8 +193,10 @@ class _Tools:
             path: The directory or file to search in.
             ignore_case: Whether capitals match small letters.
         """
+        if "\0" in pattern:
+            raise ValueError(f"{pattern[:200]!r} holds a NUL, which no line of a text does; leave it out")
         sandbox = self._sandbox(ctx)
-        inner = str(resolved(sandbox.tree, path).relative_to(sandbox.tree))
+        inner = str(existing(sandbox.tree, path).relative_to(sandbox.tree))
         git = self._sandboxes.git(sandbox, _root(ctx))
         options = ["-i"] if ignore_case else []
         hits = await git.run(
@@ -191,7 +206,7 @@ class _Tools:
         )  # fmt: skip
         return _shortened(hits) or "Nothing was found."
 
-    async def describe_changes(self, ctx: ToolContext, path: str | None = None) -> str:
+    async def describe_changes(self, ctx: ToolContext, path: _Path | None = None) -> str:
         """Tell what was changed in the working copy since it was made: the files, and the differences.
 
         Args:
@@ -202,7 +217,7 @@ class _Tools:
         changes = await self._sandboxes.changes(sandbox, _root(ctx), path=inner, summary=True)
         return _shortened(changes) or "Nothing was changed."
 
-    async def squash_sandbox(self, child_thread_id: str, ctx: ToolContext) -> str:
+    async def squash_sandbox(self, child_thread_id: _Text, ctx: ToolContext) -> str:
         """Take what a child thread changed into this thread's working copy. It works after the child was closed too.
 
         Args:
@@ -235,7 +250,7 @@ class _Tools:
     async def _show_changes(self, sandbox: Sandbox, ctx: ToolContext) -> None:
         try:
             changes = await self._sandboxes.changes(sandbox, _root(ctx))
-        except GitFailed as failure:
+        except VersionControlFailed as failure:
             # What was asked is done. A model that reads an error would do it again.
             changes = f"The changes cannot be shown: {failure}"
         await ctx.view("diff", {"patch": _shortened(changes)})
@@ -252,11 +267,13 @@ def _with_output(told: str, output: Output) -> str:
 
 def _text(data: bytes, path: str) -> str:
     if b"\0" in data[:8_192]:
-        raise ValueError(f"{path!r} holds {len(data)} bytes that are no text; look at it with execute_command")
+        raise ValueError(f"{path[:200]!r} holds {len(data)} bytes that are no text; look at it with execute_command")
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path!r} is no UTF-8 ({error.reason} at byte {error.start}); use execute_command") from None
+        raise ValueError(
+            f"{path[:200]!r} is no UTF-8 ({error.reason} at byte {error.start}); use execute_command"
+        ) from None
 
 
 def _numbered(text: str, first: int, last: int | None) -> str:
