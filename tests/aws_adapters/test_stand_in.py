@@ -1,5 +1,10 @@
 """The stand-in for AWS refuses what the services refuse, and keeps order and time as they do."""
 
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import boto3
 import pytest
 from botocore.exceptions import ClientError
 
@@ -195,3 +200,27 @@ def test_an_item_of_more_than_400_kb_is_refused(clients, deployed):
     item = {"pk": {"S": "p"}, "sk": {"S": "s"}, "a": {"S": "x" * 409_600}}
     assert code_of(put, TableName=deployed.table, Item=item) == "ValidationException"
     put(TableName=deployed.table, Item={**item, "a": {"S": "x" * 404_000}})
+
+
+def test_of_writers_at_once_whose_condition_is_that_nothing_is_there_one_writes(deployed):
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    writers = [boto3.client("dynamodb") for _ in range(4)]
+    try:
+        with ThreadPoolExecutor(len(writers)) as pool:
+            for number in range(30):
+                item, ready = {"pk": {"S": "a"}, "sk": {"S": str(number)}}, threading.Barrier(len(writers))
+
+                def write(writer, item=item, ready=ready):
+                    ready.wait()
+                    try:
+                        writer.put_item(
+                            TableName=deployed.table, Item=item, ConditionExpression="attribute_not_exists(pk)"
+                        )
+                    except ClientError as error:
+                        return error.response["Error"]["Code"]
+                    return "written"
+
+                assert sorted(pool.map(write, writers)) == ["ConditionalCheckFailedException"] * 3 + ["written"]
+    finally:
+        sys.setswitchinterval(interval)

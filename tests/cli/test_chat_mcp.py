@@ -44,3 +44,31 @@ def test_a_server_that_does_not_start_is_said(infinity):
 def test_a_stack_has_its_own(infinity):
     done = infinity("chat", "--stack", "x", "--mcp", SERVER, code=2)
     assert "--mcp" in json.dumps(done.stderr)
+
+
+def test_the_tools_of_a_server_are_listed(infinity):
+    printed = infinity("tools", "list", "--mcp", SERVER).stdout
+    assert printed.startswith("stdio_server  MCP over stdio\n")
+    assert "  stdio_server_add  read-only\n    Add two numbers.\n      a (integer, required)" in printed
+    (document,) = json.loads(infinity("tools", "list", "--mcp", SERVER, "--json").stdout)["mcp_servers"]
+    assert (document["name"], document["transport"], document["problem"]) == ("stdio_server", "stdio", None)
+    assert len(document["tools"]) == 9
+
+
+def test_the_doctor_and_the_list_say_what_each_server_has_or_why_it_has_nothing(infinity, place):
+    (place / "infinity.toml").write_text(
+        f'[[mcp_servers]]\nserver = "{SERVER}"\nname = "good"\n'
+        f'[[mcp_servers]]\nserver = "{SERVER} --fail"\nname = "bad"\n'
+        '[[mcp_servers]]\nserver = "http://127.0.0.1:9/mcp"\nname = "gone"\n'
+    )
+    told = json.loads(infinity("doctor", "--json", code=1).stdout)
+    found = {finding["about"]: finding for finding in told["findings"]}
+    assert (found["MCP server good"]["verdict"], found["MCP server good"]["seen"]) == ("ok", "stdio, 9 tools")
+    assert found["MCP server bad"]["verdict"] == "missing"
+    assert "this server does not start" in found["MCP server bad"]["seen"]
+    assert found["MCP server gone"]["seen"].startswith("http: no session with the MCP server")
+    assert "infinity.toml" in found["MCP server gone"]["remedy"]
+    assert not (place / "agent.db.mcp").exists()
+    listed = infinity("tools", "list", code=1)
+    assert "good  MCP over stdio" in listed.stdout
+    assert "this server does not start" in listed.stderr

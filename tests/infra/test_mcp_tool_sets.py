@@ -7,7 +7,7 @@ from aws_cdk import App, Stack, aws_apigateway, aws_lambda
 from aws_cdk.assertions import Template
 from aws_cdk.aws_secretsmanager import Secret
 from infra.infinity_cdk import HTTPMCPToolSet, InfinityAgent, LambdaMCPToolSet, McpOAuth, functions
-from infra.infinity_cdk.bundling import NodeServer
+from infra.infinity_cdk.bundling import McpServerCode
 from infra.infinity_cdk.packages import CannotPackage
 
 pytestmark = pytest.mark.slow
@@ -71,7 +71,7 @@ def test_people_link_themselves_on_a_page_of_the_gateway(agent):
 
 def test_a_server_in_the_function_itself(agent, monkeypatch):
     monkeypatch.setattr(
-        "infra.infinity_cdk.tool_sets.mcp.node_server_code", lambda *_, **__: NodeServer(CODE, ["/var/task/s", "--x"])
+        "infra.infinity_cdk.tool_sets.mcp.mcp_server_code", lambda *_, **__: McpServerCode(CODE, ["/var/task/s", "--x"])
     )
     LambdaMCPToolSet(agent, "files", command=["npx", "-y", "a@1.2.3", "--x"], env={"A": "b"})
     told = environment_of(Template.from_stack(Stack.of(agent)), "mcp_proxy")
@@ -85,8 +85,18 @@ def test_what_cannot_be_is_refused(agent):
         HTTPMCPToolSet(agent, "a", url="http://mcp.example.com/")
     with pytest.raises(ValueError, match="letters"):
         HTTPMCPToolSet(agent, "b", url="https://mcp.example.com/", name="a b")
-    with pytest.raises(CannotPackage, match="exact version"):
-        LambdaMCPToolSet(agent, "c", command=["npx", "-y", "some-server"])
+    for number, (command, said) in enumerate(
+        [
+            (["npx", "-y", "some-server"], "exact version; write name@1.2.3"),
+            ("uvx some-server", "'some-server' does not name a package at an exact version; write name@1.2.3"),
+            ("uvx some-server@latest", "exact version"),
+            (["uvx", "--with", "other", "some-server@1.2.3"], "--from alone"),
+            ("docker run some-server", "HTTPMCPToolSet"),
+            ("uvx 'some-server", "quote it"),
+        ]
+    ):
+        with pytest.raises(CannotPackage, match=said):
+            LambdaMCPToolSet(agent, f"c{number}", command=command)
     gateway = aws_apigateway.RestApi(agent, "Gateway")
     secret = Secret.from_secret_name_v2(agent, "ClientSecret", "infinity/client")
     with pytest.raises(ValueError, match="client_id"):

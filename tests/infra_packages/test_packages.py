@@ -8,18 +8,18 @@ import struct
 import subprocess
 import sys
 import zipfile
-from dataclasses import MISSING, fields
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from botocore.session import get_session
 
-from infinity_agents.settings import Environment
+from infinity_agents.mcp.servers import StdioServer
+from infinity_agents.mcp.sessions import McpSession
 from infinity_cdk import packages
-from infinity_cdk.packages import CLIENTS, KINDS, CannotPackage, Target
+from infinity_cdk.packages import CLIENTS, KINDS, CannotPackage, McpServer, Target
 
 from .conftest import ARM64, HERE
+from .surroundings import RUNTIME, least_environment, linked_runtime
 
 pytestmark = pytest.mark.slow
 
@@ -27,8 +27,6 @@ SOURCES = Path(packages.__file__).parents[2] / "src"
 FUNCTIONS = [name for name in KINDS if (SOURCES / f"infinity_agents/aws/{name}.py").exists()]
 LARGEST = {"leader": 40, "lean": 5}
 """The largest that a package of a kind may be, in megabytes, zipped."""
-RUNTIME = ("boto3", "botocore", "s3transfer", "dateutil", "six", "urllib3", "jmespath")
-"""What Lambda's runtime for Python brings."""
 AARCH64 = 183
 
 
@@ -190,9 +188,9 @@ def test_a_project_s_own_tool_server_is_packaged_with_what_it_imports_of_us(tmp_
 def test_a_server_for_node_starts_with_the_node_of_its_package(tmp_path) -> None:
     place = tmp_path / "node"
     place.mkdir()
-    packages._install_node_server("semver@7.7.3", Target("x86_64"), place)
+    packages._install_node_server(McpServer.of("npx semver@7.7.3"), Target("x86_64"), place)
     said = subprocess.run(
-        [place / packages.NODE_SERVER, "1.10.0", "1.9.0"],
+        [place / packages.MCP_SERVER, "1.10.0", "1.9.0"],
         env={},
         capture_output=True,
         text=True,
@@ -201,8 +199,45 @@ def test_a_server_for_node_starts_with_the_node_of_its_package(tmp_path) -> None
     assert said.split() == ["1.9.0", "1.10.0"]
     arm64 = tmp_path / "arm64"
     arm64.mkdir()
-    packages._install_node_server("semver@7.7.3", ARM64, arm64)
+    packages._install_node_server(McpServer.of("npx semver@7.7.3"), ARM64, arm64)
     assert struct.unpack_from("<H", (arm64 / "bin" / "node").read_bytes()[:20], 18)[0] == AARCH64
+
+
+async def test_a_server_for_python_starts_with_what_its_own_package_needs(tmp_path, monkeypatch) -> None:
+    server, place = McpServer.of("uvx mcp-server-time@2026.10.19 --local-timezone Asia/Tokyo"), tmp_path / "python"
+    place.mkdir()
+    packages._install_python_server(server, Target("x86_64", f"{sys.version_info[0]}.{sys.version_info[1]}"), place)
+    # What lies where it is started from is the proxy's.
+    (tmp_path / "mcp.py").write_text("raise ImportError('another mcp')")
+    monkeypatch.chdir(tmp_path)
+    path = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
+    session = McpSession(StdioServer((str(place / packages.MCP_SERVER), *server.arguments), path))
+    assert {tool.name for tool in await session.tools()} == {"get_current_time", "convert_time"}
+    said = await session.call("get_current_time", {"timezone": "Asia/Tokyo"}, seconds=30, is_repeatable=True)
+    assert "Asia/Tokyo" in said.content[0].text
+    await session.aclose()
+
+
+def test_the_package_of_a_server_for_python_is_for_the_processor(tmp_path) -> None:
+    output = tmp_path / "package"
+    packages.build_server(McpServer.of("uvx mcp-server-time@2026.10.19"), ARM64, output)
+    binaries = [path for path in (output / "server").rglob("*") if path.suffix == ".so" or ".so." in path.name]
+    assert binaries
+    assert {struct.unpack_from("<H", path.read_bytes(), 18)[0] for path in binaries} == {AARCH64}
+    assert "python3.13" in (output / packages.MCP_SERVER).read_text()
+    assert (output / "infinity_agents" / "aws" / "mcp_proxy.py").is_file()
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("uvx docopt@0.6.2", r"(?s)docopt==0\.6\.2 cannot be installed for aarch64.*needs a wheel.*pin a version"),
+        ("uvx --from mcp-server-time==2026.10.19 no-such", r"no program 'no-such'.*it has mcp-server-time"),
+    ],
+)
+def test_a_server_for_python_that_cannot_be_packaged_says_what_to_do(tmp_path, command, said) -> None:
+    with pytest.raises(CannotPackage, match=said):
+        packages._install_python_server(McpServer.of(command), ARM64, tmp_path)
 
 
 # ----------------------------------------------------------------------------------------------------------- parts
@@ -246,16 +281,7 @@ def load(package, function: str, place: Path | str) -> dict[str, str]:
     built = package(function, HERE)
     runtime = Path(place) if function not in CLIENTS else None
     if runtime is not None:
-        runtime = (built.parent if isinstance(place, str) else place) / "runtime"
-        runtime.mkdir(exist_ok=True)
-        for name in RUNTIME:
-            spec = find_spec(name)
-            assert spec is not None
-            file = Path(spec.origin or "")
-            source = file.parent if file.name == "__init__.py" else file
-            link = runtime / source.name
-            if not link.exists():
-                link.symlink_to(source)
+        runtime = linked_runtime(built.parent if isinstance(place, str) else place)
     said = python(
         str(Path(__file__).with_name("loading.py")),
         str(built),
@@ -264,30 +290,6 @@ def load(package, function: str, place: Path | str) -> dict[str, str]:
         environment=least_environment(function),
     )
     return json.loads(said.splitlines()[-1])
-
-
-def least_environment(function: str) -> dict[str, str]:
-    """Return variables with which the function's settings can be read; those of tests, where there is a choice."""
-    spelt = {"delay_relay": "relay"}.get(function, function)
-    told = [kind for kind in Environment.__subclasses__() if spelt == kind.FUNCTION]
-    if not told:
-        return {}
-    needed = [field.name.upper() for field in fields(told[0]) if field.default is MISSING]
-    needed += [name for groups in told[0].ALTERNATIVES for name in groups[-1]]
-    return {name: value_of(name) for name in needed}
-
-
-def value_of(name: str) -> str:
-    values = {
-        "_URL": "https://sqs.eu-west-1.amazonaws.com/123456789012/a",
-        "_ARN": "arn:aws:sqs:eu-west-1:123456789012:a",
-        "_COUNT": "5",
-        "_EVERYONE": "true",
-        "_SECRET": "k1:0123456789abcdef0123456789abcdef",
-    }
-    if name == "DATABASE_URL":
-        return "postgresql://somebody@127.0.0.1:1/nothing"
-    return next((value for end, value in values.items() if name.endswith(end)), "something")
 
 
 def python(*words: str, environment: dict[str, str] | None = None) -> str:

@@ -1,5 +1,7 @@
 """An MCP server that wants OAuth, on the SDK's own server side, in each way of saying where to get it."""
 
+import asyncio
+import contextlib
 import secrets
 import time
 from contextlib import asynccontextmanager
@@ -25,7 +27,9 @@ class Provider:
     def __init__(self):
         self.clients, self.codes, self.access, self.refresh, self.owners = {}, {}, {}, {}, {}
         self.next_owner = "somebody"
-        self.refreshes = []
+        self.refreshes, self.reused = [], []
+        self.pause = lambda: asyncio.sleep(0)
+        self.begun, self.end = asyncio.Event(), asyncio.Event()
         self.expires_in = 3600
         self.asked = []
 
@@ -59,10 +63,13 @@ class Provider:
         return self._issued(client, code.scopes, code.resource, self.owners[code.code])
 
     async def load_refresh_token(self, client, token):
+        if token in self.owners and token not in self.refresh:
+            self.reused.append(token)
         return self.refresh.get(token)
 
     async def exchange_refresh_token(self, client, token, scopes):
         self.refreshes.append(token.token)
+        await self.pause()
         if self.refresh.pop(token.token, None) is None:
             raise TokenError("invalid_grant", "used before")
         return self._issued(client, scopes, self.resource, self.owners[token.token])
@@ -121,14 +128,18 @@ async def oauth_server(variant):
             """Tell who is logged in."""
             return get_access_token().subject
 
+        @mcp.tool()
+        async def slow() -> str:
+            """Tell who is logged in, in its time."""
+            provider.begun.set()
+            await provider.end.wait()
+            return get_access_token().subject
+
         app = told_by(variant, mcp.streamable_http_app())
         config = Config(app, log_config=None, lifespan="on")
         config.load()
         server = Server(config)
         server.lifespan = config.lifespan_class(config)
-        import asyncio
-        import contextlib
-
         server.capture_signals = contextlib.nullcontext
         task = asyncio.create_task(server.serve(sockets=[listening]))
         try:

@@ -55,7 +55,13 @@ async def heard(callbacks, count):
 
 
 def through_gateway(method, *, query=None, body=None):
-    return {"httpMethod": method, "queryStringParameters": query, "body": body, "isBase64Encoded": False}
+    return {
+        "httpMethod": method,
+        "path": "/mcp/search",
+        "queryStringParameters": query,
+        "body": body,
+        "isBase64Encoded": False,
+    }
 
 
 async def test_a_link_made_on_the_page_has_the_call_carried_out(deployed, clients, service, callbacks, monkeypatch):

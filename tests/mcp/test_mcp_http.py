@@ -18,6 +18,7 @@ class OldServer:
     def __init__(self):
         self.sessions, self.calls, self.heads = set(), [], []
         self.tells_in_json = False
+        self.lists = 0
 
     def __call__(self, request):
         if request.method != "POST":
@@ -44,7 +45,8 @@ class OldServer:
             return Answer(202, b"")
         if said["method"] == "tools/list":
             page = int((said.get("params") or {}).get("cursor") or 0)
-            tools = [{"name": f"tool{page}", "inputSchema": {"type": "object"}}]
+            self.lists += 1
+            tools = [{"name": f"tool{page}", "inputSchema": {"type": "object"}, "outputSchema": {"type": "object"}}]
             return self._answer(said, {"tools": tools, **({"nextCursor": str(page + 1)} if page < 4 else {})})
         self.calls.append((session, said["params"]["name"]))
         return self._answer(said, {"content": [{"type": "text", "text": session}]})
@@ -87,6 +89,18 @@ async def test_all_pages_of_tools_are_read(raw_server):
     server = await raw_server(OldServer())
     session = McpSession(HttpServer(server.url + "/mcp"))
     assert [tool.name for tool in await session.tools()] == [f"tool{page}" for page in range(5)]
+    await session.aclose()
+
+
+async def test_a_result_counts_whatever_its_schema_says(raw_server):
+    old = OldServer()
+    server = await raw_server(old)
+    session = McpSession(HttpServer(server.url + "/mcp"))
+    # The schema promises an object, and a text comes.
+    assert (await session.call("tool0", {}, seconds=20, is_repeatable=True)).content[0].text.startswith("s")
+    await session.tools()
+    assert (await session.call("tool0", {}, seconds=20, is_repeatable=True)).content[0].text.startswith("s")
+    assert (len(old.calls), old.lists) == (2, 5)
     await session.aclose()
 
 

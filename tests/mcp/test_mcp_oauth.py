@@ -34,14 +34,14 @@ SECRET = b"a secret for the tests alone"
 class Setup:
     """A proxy with links, its page, and the protected server."""
 
-    def __init__(self, url, provider, records):
+    def __init__(self, url, provider, records, clock=None):
         self.provider, self.records = provider, records
         with listening_socket("127.0.0.1", 0) as listening:
             self.port = listening.getsockname()[1]
         self.base = f"http://127.0.0.1:{self.port}"
         self.vault = Vault(records, SECRET)
         self.server = HttpServer(url)
-        self.links = Links(self.server, vault=self.vault, callback_url=self.base + PATH, clock=SystemClock())
+        self.links = Links(self.server, vault=self.vault, callback_url=self.base + PATH, clock=clock or SystemClock())
         self.proxy = McpProxy(self.server, name="protected", links=self.links, seconds=20)
         self.proxy.offer_pair()
         self.pages = LinkPages(self.links, self.vault, self.proxy.resume)
@@ -50,13 +50,19 @@ class Setup:
 
 @asynccontextmanager
 async def serving(variant="told"):
-    from infinity_agents.rap.asgi import serving as served
-
     async with oauth_server(variant) as (url, provider):
         setup = Setup(url, provider, MemoryRecords(SystemClock()))
-        async with served(setup.app, "127.0.0.1", setup.port):
+        async with served_pages(setup):
             yield setup
-        await setup.proxy.aclose()
+
+
+@asynccontextmanager
+async def served_pages(setup):
+    from infinity_agents.rap.asgi import serving as served
+
+    async with served(setup.app, "127.0.0.1", setup.port):
+        yield
+    await setup.proxy.aclose()
 
 
 async def followed(client, provider, auth_url, owner):

@@ -123,10 +123,14 @@ def test_a_server_is_named_for_its_program_or_host(text, name):
     assert name_of(server_of(text)) == name
 
 
-@pytest.mark.parametrize("text", ["", "  ", "a 'b", "http://mcp.example.com/mcp", "https://user:pw@example.com/"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "  ", "a 'b", "http://mcp.example.com/mcp", "https://user:pw@example.com/", "FTP://user:pw@example.com/"],
+)
 def test_what_is_no_server_is_refused(text):
-    with pytest.raises(Misconfigured):
+    with pytest.raises(Misconfigured) as refused:
         server_of(text)
+    assert "user:pw" not in str(refused.value)
 
 
 def test_headers_and_environment_are_not_shown():

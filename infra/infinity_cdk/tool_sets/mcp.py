@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 from aws_cdk import Duration, RemovalPolicy, Stack, aws_apigateway, aws_iam, aws_lambda
 from aws_cdk.aws_secretsmanager import ISecret, Secret, SecretStringGenerator
@@ -14,7 +14,8 @@ from constructs import Construct
 from infinity_agents.settings import McpOAuthEnvironment, McpProxyEnvironment
 
 from ..agent import InfinityAgent
-from ..bundling import node_server_code
+from ..arguments import CALL_SECONDS, FUNCTION_MB, check_fields, checked
+from ..bundling import mcp_server_code
 from ..functions import RuntimeFunction
 from ..review import accept
 from ..storage import keyed_table
@@ -30,8 +31,11 @@ _RECORDS = ("dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dyna
 class LambdaProps:
     """What the function of a proxy gets: ``timeout`` is how long one call may take, ``memory_size`` is in MB."""
 
-    timeout: Duration | None = None
-    memory_size: int = 1024
+    timeout: Annotated[Duration, CALL_SECONDS] | None = None
+    memory_size: Annotated[int, FUNCTION_MB] = 1024
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +52,9 @@ class McpOAuth:
     client_secret: ISecret | None = None
     removal_policy: RemovalPolicy = RemovalPolicy.RETAIN
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
 
 class HTTPMCPToolSet(FunctionToolSet):
     """The tools of the MCP server at ``url``, which speaks Streamable HTTP.
@@ -61,6 +68,7 @@ class HTTPMCPToolSet(FunctionToolSet):
         callback_url: the redirect URL to register, with ``oauth``.
     """
 
+    @checked
     def __init__(
         self,
         scope: Construct,
@@ -181,18 +189,19 @@ class LambdaMCPToolSet(FunctionToolSet):
     """The tools of an MCP server over stdio, which runs in the function itself.
 
     Args:
-        command: of npx, with an exact version: ``["npx", "-y", "name@1.2.3", "--flag"]``. The server is put into the
-            package when it is built.
+        command: of npx or uvx, with an exact version: ``["npx", "-y", "name@1.2.3", "--flag"]``, or a text as a shell
+            has it: ``"uvx name@1.2.3 --flag"``. The server is put into the package when it is built.
         env: what the server sees besides ``PATH`` and ``HOME``; a value is a text, or a secret that holds it.
         name: as for ``HTTPMCPToolSet``.
     """
 
+    @checked
     def __init__(
         self,
         scope: Construct,
         id: str,
         *,
-        command: Sequence[str],
+        command: str | Sequence[str],
         env: Mapping[str, str | ISecret] | None = None,
         lambda_props: LambdaProps | None = None,
         name: str | None = None,
@@ -201,7 +210,7 @@ class LambdaMCPToolSet(FunctionToolSet):
         _check_name(self.name)
         agent = agent_around(self)
         architecture = agent.architecture if agent else aws_lambda.Architecture.ARM_64
-        packaged = node_server_code(command, architecture=architecture)
+        packaged = mcp_server_code(command, architecture=architecture)
         plain, secret = _split(env or {})
         props = lambda_props or LambdaProps()
         server = ToolFunction(

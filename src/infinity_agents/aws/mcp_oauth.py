@@ -15,7 +15,6 @@ from ..mcp.pages import HEADERS, LinkPages, Page, fields_of
 from ..mcp.proxy import McpProxy
 from ..mcp.servers import HttpServer
 from ..settings import McpOAuthEnvironment
-from ..wire import rap
 from .http_events import BadBody, HttpRequest, request_of
 from .mcp_linking import links_of, server_of
 from .sandbox import Sandbox
@@ -46,7 +45,7 @@ class LinkFunction:
         assert isinstance(server, HttpServer)  # noqa: S101 - it has a URL
         links, vault = await links_of(self._environment, server, self._clients, secrets)
         self._proxy = McpProxy(server, name=self._environment.mcp_name, links=links)
-        self._proxy.server.host(take=_take_nothing, sign=signed(self._clients))
+        self._proxy.server.host(sign=signed(self._clients))
         self._pages = LinkPages(links, vault, self._hand_over)
         return self
 
@@ -85,10 +84,6 @@ class LinkFunction:
                 InvocationType="Event",
                 Payload=json.dumps(payload).encode(),
             )
-
-
-async def _take_nothing(invocation: rap.Invocation, base_url: str) -> None:
-    raise NotImplementedError("calls are taken by the proxy")
 
 
 async def _build() -> LinkFunction:

@@ -23,6 +23,9 @@ from .options import (
     ToolServerOption,
     agent_config,
     flags_of,
+    path_of,
+    text_of,
+    thread_of,
     version_of,
 )
 from .tool_commands import app as tools
@@ -53,7 +56,10 @@ app = typer.Typer(
 app.add_typer(tools, name="tools")
 app.add_typer(dead_letters, name="dead-letters")
 
-ThreadArgument = Annotated[str, typer.Argument(help="The conversation.", metavar="THREAD")]
+_MOST = 2**31 - 1
+"""No agent has so many outputs or threads, and no database takes much larger numbers."""
+
+ThreadArgument = Annotated[str, typer.Argument(parser=thread_of, help="The conversation.", metavar="THREAD")]
 
 
 def _print_version(wanted: bool) -> None:
@@ -74,7 +80,8 @@ def _infinity(
 @app.command()
 def chat(
     thread: Annotated[
-        str, typer.Argument(help="The conversation; main where none is named.", metavar="[THREAD]")
+        str,
+        typer.Argument(parser=thread_of, help="The conversation; main where none is named.", metavar="[THREAD]"),
     ] = "main",
     *,
     file: FileOption = None,
@@ -193,7 +200,10 @@ def send(
     text: Annotated[str, typer.Argument(help="What to say; - reads it from standard input.", metavar="TEXT")],
     *,
     message_id: Annotated[
-        str | None, typer.Option("--id", help="The message's id: sent again under it, it is heard once.")
+        str | None,
+        typer.Option(
+            "--id", parser=text_of, metavar="TEXT", help="The message's id: sent again under it, it is heard once."
+        ),
     ] = None,
     file: FileOption = None,
     config: ConfigOption = None,
@@ -213,7 +223,8 @@ def send(
 @app.command()
 def tail(
     thread: Annotated[
-        str | None, typer.Argument(help="The conversation; all of them where none is named.", metavar="[THREAD]")
+        str | None,
+        typer.Argument(parser=thread_of, help="The conversation; all of them where none is named.", metavar="[THREAD]"),
     ] = None,
     *,
     since: Annotated[
@@ -238,13 +249,14 @@ def tail(
     if stack is not None and since is not None:
         raise typer.BadParameter("--since is a place in the log of a file; a queue has none")
     needs = agent_config(file, config, stack=stack, agent=agent)
-    asyncio.run(print_outputs(needs, thread, since, follows=follow, as_json=as_json))
+    asyncio.run(print_outputs(needs, thread, since and min(since, _MOST), follows=follow, as_json=as_json))
 
 
 @app.command()
 def threads(
     thread: Annotated[
-        str | None, typer.Argument(help="The conversation; all of them where none is named.", metavar="[THREAD]")
+        str | None,
+        typer.Argument(parser=thread_of, help="The conversation; all of them where none is named.", metavar="[THREAD]"),
     ] = None,
     *,
     limit: Annotated[int, typer.Option(min=1, help="The most threads to show.")] = 1000,
@@ -257,7 +269,8 @@ def threads(
     """Show the threads as trees: state, and what each waits for and since when."""
     from .reading import print_threads
 
-    asyncio.run(print_threads(agent_config(file, config, stack=stack, agent=agent), thread, limit, as_json=as_json))
+    needs = agent_config(file, config, stack=stack, agent=agent)
+    asyncio.run(print_threads(needs, thread, min(limit, _MOST), as_json=as_json))
 
 
 @app.command()
@@ -307,7 +320,10 @@ def migrate(
 
 @app.command()
 def init(
-    directory: Annotated[Path, typer.Argument(help="Where the project goes; empty, or not there yet.")],
+    directory: Annotated[
+        Path,
+        typer.Argument(parser=path_of, help="Where the project goes; empty, or not there yet.", metavar="DIRECTORY"),
+    ],
 ) -> None:
     """Write a new project: an agent, a tool with its test, and the CDK app that deploys them."""
     from .starting import write_project
@@ -323,11 +339,13 @@ def doctor(
     model: ModelOption = None,
     base_url: BaseUrlOption = None,
     tool_server: ToolServerOption = None,
+    mcp: McpOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check what the agent needs, and say how to mend what is missing. Exits with 1 if anything is."""
     from .doctor import examine
     from .doctor import report as tell
 
-    findings = asyncio.run(examine(flags_of(file, config, model=model, base_url=base_url, tool_servers=tool_server)))
+    flags = flags_of(file, config, model=model, base_url=base_url, tool_servers=tool_server, mcp_servers=mcp)
+    findings = asyncio.run(examine(flags))
     raise typer.Exit(tell(findings, as_json=as_json))

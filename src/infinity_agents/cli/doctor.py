@@ -18,6 +18,7 @@ from ..local.models import provider_of
 from ..local.wiring import LocalAgent
 from ..rap.asgi import listening_socket
 from .config import AgentConfig, Flags, configured
+from .mcp_servers import offered
 from .opening import log_to_stderr, visiting_file
 from .options import version_of
 from .rendering import duration, put, put_json, stdout
@@ -207,7 +208,9 @@ async def _model(config: AgentConfig) -> Finding:
 
 async def _tool_servers(config: AgentConfig) -> AsyncIterator[Finding]:
     async with client() as http:
-        found = await asyncio.gather(*(asked(server, http) for server in config.tool_servers))
+        found, from_mcp = await asyncio.gather(
+            asyncio.gather(*(asked(server, http) for server in config.tool_servers)), offered(config)
+        )
     for server in found:
         about = f"tool server {server.config.id}"
         if server.problem or server.manifest is None:
@@ -217,6 +220,14 @@ async def _tool_servers(config: AgentConfig) -> AsyncIterator[Finding]:
         else:
             yield Finding(about, "ok", f"{server.config.server_url}, {counted(len(server.manifest.tools), 'tool')}")
     offerers: dict[str, list[str]] = {}
+    for each in from_mcp:
+        about = f"MCP server {each.name}"
+        if each.problem:
+            yield Finding(about, "missing", f"{each.transport}: {each.problem}", f"mend {config.source or 'the flag'}")
+        else:
+            yield Finding(about, "ok", f"{each.transport}, {counted(len(each.tools), 'tool')}")
+        for tool in each.tools:
+            offerers.setdefault(tool.name, []).append(about)
     for server in found:
         for tool in server.manifest.tools if server.manifest else ():
             offerers.setdefault(tool.name, []).append(server.config.id)
@@ -225,5 +236,5 @@ async def _tool_servers(config: AgentConfig) -> AsyncIterator[Finding]:
         servers = " and ".join(dict.fromkeys(server for name in twice for server in offerers[name]))
         seen = f"{servers} offer the same, so the agent has none of it: {', '.join(twice)}"
         yield Finding("tools", "missing", seen, "rename them, or leave out a server")
-    if not found:
+    if not found and not from_mcp:
         yield Finding("tool servers", "ok", "none are configured")

@@ -1,17 +1,24 @@
 """The MCP servers of an agent in a file, each served as a tool server on loopback while the agent is hosted."""
 
+import asyncio
 import contextlib
 import os
+import secrets
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
+from ..adapters.memory_records import MemoryRecords
 from ..adapters.sqlite_records import SqliteRecords
 from ..adapters.system import SystemClock
 from ..conversation.ids import digest
 from ..errors import Misconfigured
 from ..local.callbacks import HOST
 from ..local.identity import Identity
+from ..mcp.servers import HttpServer
 from ..rap.asgi import listening_socket, serving
 from ..rap.toolsets import ToolSetConfig
+from ..wire import rap
 from .config import AgentConfig, McpConfig
 from .rendering import note, put, stderr
 from .waiting import counted
@@ -31,6 +38,51 @@ async def mcp_servers(config: AgentConfig) -> AsyncIterator[Sequence[ToolSetConf
         yield [await stack.enter_async_context(_served(server, config)) for server in config.mcp_servers]
 
 
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """What the agent has of an MCP server; ``problem`` says why it has nothing."""
+
+    name: str
+    transport: Literal["stdio", "http"]
+    tools: Sequence[rap.OfferedTool] = ()
+    problem: str | None = None
+
+
+async def offered(config: AgentConfig) -> Sequence[Offered]:
+    """Return what each MCP server of ``config`` offers. Each is started and ended, and nothing is kept."""
+    return await asyncio.gather(*(_offered(server) for server in config.mcp_servers))
+
+
+async def _offered(configured: McpConfig) -> Offered:
+    server, clock = configured.server, SystemClock()
+    transport: Literal["stdio", "http"] = "http" if isinstance(server, HttpServer) else "stdio"
+    try:
+        from ..mcp.links import Links
+        from ..mcp.pages import PATH
+        from ..mcp.proxy import McpProxy
+        from ..mcp.results import McpError
+        from ..mcp.vault import Vault
+    except ModuleNotFoundError as error:
+        return Offered(configured.name, transport, problem=_lacks(error))
+    links = None
+    if isinstance(server, HttpServer) and not server.headers:
+        # One that wants people to authorize has its tools all the same: they ask for that when they are called.
+        vault = Vault(MemoryRecords(clock), secrets.token_bytes(32))
+        links = Links(server, vault=vault, callback_url=f"http://{HOST}{PATH}", clock=clock)
+    proxy = McpProxy(server, name=configured.name, links=links)
+    try:
+        await proxy.offer()
+    except McpError as error:
+        return Offered(configured.name, transport, problem=str(error))
+    finally:
+        await proxy.aclose()
+    return Offered(configured.name, transport, proxy.server.offered)
+
+
+def _lacks(error: ModuleNotFoundError) -> str:
+    return f"MCP servers need {error.name}: pip install 'infinity-agents[mcp]'"
+
+
 @contextlib.asynccontextmanager
 async def _served(configured: McpConfig, config: AgentConfig) -> AsyncIterator[ToolSetConfig]:
     try:
@@ -38,10 +90,9 @@ async def _served(configured: McpConfig, config: AgentConfig) -> AsyncIterator[T
         from ..mcp.pages import PATH, LinkPages, with_pages
         from ..mcp.proxy import McpProxy
         from ..mcp.results import McpError
-        from ..mcp.servers import HttpServer
         from ..mcp.vault import Vault
     except ModuleNotFoundError as error:
-        raise Misconfigured(f"MCP servers need {error.name}: pip install 'infinity-agents[mcp]'") from error
+        raise Misconfigured(_lacks(error)) from error
     server, name, clock = configured.server, configured.name, SystemClock()
     put(stderr(), note(f"starting the MCP server {name}"))
     identity = Identity.beside(config.file)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from .options import ConfigOption, JsonOption, agent_config
+from .options import ConfigOption, JsonOption, McpOption, agent_config
 
 app = typer.Typer(no_args_is_help=True, help="What a tool server offers, a call by hand, and a check of any server.")
 
@@ -18,12 +18,13 @@ def list_(
         str | None, typer.Argument(help="The server's base URL; the configured ones where none is.", metavar="[URL]")
     ] = None,
     config: ConfigOption = None,
+    mcp: McpOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List the tools of a server, with their arguments."""
     from .tooling import print_tools
 
-    raise typer.Exit(asyncio.run(print_tools(agent_config(None, config), url, as_json=as_json)))
+    raise typer.Exit(asyncio.run(print_tools(agent_config(None, config, mcp_servers=mcp), url, as_json=as_json)))
 
 
 @app.command()

@@ -31,6 +31,7 @@ from ..wire import rap
 from ..wire.inputs import content_from_json, content_to_json, decode
 from ..wire.keys import Keyring
 from .config import AgentConfig, Flags, configured
+from .mcp_servers import Offered, offered
 from .opening import log_to_stderr
 from .rendering import call_text, hanging, note, one_line, put, put_json, question, stderr, stdout
 
@@ -85,23 +86,36 @@ async def client() -> AsyncIterator[HttpxClient]:
 
 
 async def print_tools(config: AgentConfig, url: str | None, *, as_json: bool) -> int:
-    """Print what the server at ``url`` offers, or each configured one; return 1 where one cannot be asked.
+    """Print what the server at ``url`` offers, or each configured one, those of MCP included.
+
+    Returns 1 where one cannot be asked.
 
     Raises:
         Misconfigured: there is no server to ask.
     """
     servers = [server_at(config, url)] if url else list(config.tool_servers)
-    if not servers:
-        raise Misconfigured("no tool server is configured; name a URL, or add [[tool_servers]] to infinity.toml")
+    if not servers and not config.mcp_servers:
+        raise Misconfigured(
+            "no tool server is configured; name a URL, or add [[tool_servers]] or [[mcp_servers]] to infinity.toml"
+        )
     # What fails is printed with its server; a line about it besides helps nobody.
     log_to_stderr(logging.CRITICAL)
     async with client() as http:
         found = await asyncio.gather(*(asked(server, http) for server in servers))
+    from_mcp = [] if url else await offered(config)
+    code = int(any([*(server.problem for server in found), *(each.problem for each in from_mcp)]))
     if as_json:
-        put_json({"servers": [_document(server) for server in found]})
-    for server in () if as_json else found:
-        _print_server(server)
-    return int(any(server.problem for server in found))
+        put_json(
+            {"servers": [_document(server) for server in found], "mcp_servers": [_of_mcp(each) for each in from_mcp]}
+        )
+        return code
+    for server in found:
+        name = shown(server.manifest.name) if server.manifest else server.config.id
+        tools = server.manifest.tools if server.manifest else ()
+        _print_server(name, server.config.server_url, server.problem, tools)
+    for each in from_mcp:
+        _print_server(each.name, f"MCP over {each.transport}", each.problem, each.tools)
+    return code
 
 
 def _document(server: Server) -> Mapping[str, Any]:
@@ -113,13 +127,21 @@ def _document(server: Server) -> Mapping[str, Any]:
     }
 
 
-def _print_server(server: Server) -> None:
+def _of_mcp(server: Offered) -> Mapping[str, Any]:
+    return {
+        "name": server.name,
+        "transport": server.transport,
+        "problem": server.problem,
+        "tools": [tool.to_json() for tool in server.tools],
+    }
+
+
+def _print_server(name: str, place: str, problem: str | None, tools: Sequence[rap.OfferedTool]) -> None:
     console = stdout()
-    name = shown(server.manifest.name) if server.manifest else server.config.id
-    put(console, Text(name, style="bold").append(f"  {server.config.server_url}", style="not bold dim"))
-    if server.problem:
-        put(stderr(), Text(f"  ! {shown(server.problem)}", style="red"))
-    for tool in server.manifest.tools if server.manifest else ():
+    put(console, Text(name, style="bold").append(f"  {place}", style="not bold dim"))
+    if problem:
+        put(stderr(), Text(f"  ! {shown(problem)}", style="red"))
+    for tool in tools:
         marks = [mark for mark, is_set in tool.annotations.model_dump().items() if is_set]
         line = Text(f"  {tool.name}", style="cyan")
         line.append(f"  {' '.join(mark.replace('_', '-') for mark in marks)}" if marks else "", style="yellow")

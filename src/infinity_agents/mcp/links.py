@@ -5,6 +5,7 @@ the authorization server; that one sends the browser back to our page, which say
 yes, the code is exchanged for tokens, and all calls of that person that wait are carried out.
 """
 
+import asyncio
 import base64
 import hashlib
 import secrets
@@ -14,12 +15,13 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
+import anyio
 import httpx2
 from mcp.shared.auth import OAuthToken
 from pydantic import ValidationError
 
 from ..ports.clock import Clock
-from .discovery import Client, Endpoints, discover, guarded_client, register
+from .discovery import TIMEOUT, Client, Endpoints, discover, guarded_client, register
 from .results import McpError
 from .servers import HttpServer
 from .vault import Vault
@@ -212,15 +214,17 @@ class Links:
             kept = await self._tokens(user)
             if kept is None or kept["access"] != stale:
                 return None if kept is None else str(kept["access"])
-            if await self._vault.claim(group, "lease", kept=_LEASE):
-                try:
-                    # Whoever had the lease before may have been done in between.
-                    kept = await self._tokens(user)
-                    if kept is None or kept["access"] != stale:
-                        return None if kept is None else str(kept["access"])
-                    return await self._refresh(user, kept)
-                finally:
-                    await self._vault.delete(group, "lease")
+            # Were a call that is given up to end this too, the new tokens might be issued and not kept.
+            with anyio.CancelScope(shield=True):
+                if await self._vault.claim(group, "lease", kept=_LEASE):
+                    try:
+                        # Whoever had the lease before may have been done in between.
+                        kept = await self._tokens(user)
+                        if kept is None or kept["access"] != stale:
+                            return None if kept is None else str(kept["access"])
+                        return await self._refresh(user, kept)
+                    finally:
+                        await self._vault.delete(group, "lease")
             await self._clock.sleep(_LOOK_EVERY)
 
     async def _refresh(self, user: str, kept: Mapping[str, Any]) -> str | None:
@@ -263,10 +267,12 @@ class Links:
         """
         data, auth = client.authenticated(form)
         try:
-            async with guarded_client(self._server.url) as http:
+            # The client's own timeout is of each step; one lease must last for all of them.
+            async with asyncio.timeout(TIMEOUT), guarded_client(self._server.url) as http:
                 response = await http.post(endpoints.token, data=data, auth=auth, follow_redirects=False)
-        except httpx2.HTTPError as error:
-            raise McpError(f"{endpoints.issuer} cannot be asked for a token: {error}") from error
+        except (httpx2.HTTPError, TimeoutError) as error:
+            why = str(error) or type(error).__name__
+            raise McpError(f"{endpoints.issuer} cannot be asked for a token: {why}") from error
         if response.status_code >= 500 or response.status_code == 429:
             raise McpError(f"{endpoints.issuer} cannot be asked for a token: it answers {response.status_code}")
         try:
@@ -286,8 +292,6 @@ class _TokenRefused(Exception):
 
 class _UserAuth(httpx2.Auth):
     """Puts one person's token on requests; a token that the server does not take any more is refreshed once."""
-
-    requires_response_body = True
 
     def __init__(self, links: Links, user: str) -> None:
         self._links = links

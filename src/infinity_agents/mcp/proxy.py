@@ -65,7 +65,7 @@ class McpProxy:
         """Offer each tool of the server as one of its own if they can be listed and are few; the pair otherwise.
 
         Raises:
-            McpError: the server cannot be had.
+            McpError: the server cannot be had, or has no tools.
         """
         try:
             tools = await self._session("").tools()
@@ -77,7 +77,9 @@ class McpProxy:
         if self._links is not None:
             # That session was nobody's.
             await self._sessions.pop("").aclose()
-        if not 0 < len(tools) <= MAX_OFFERED:
+        if not tools:
+            raise McpError("the MCP server has no tools; see what it needs to have some, or leave it out")
+        if len(tools) > MAX_OFFERED:
             self.offer_pair()
             return
         for offered_name, tool in zip(offered_names(self._name, tools), tools, strict=True):

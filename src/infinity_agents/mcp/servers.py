@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
-from ..errors import Misconfigured
+from ..errors import Misconfigured, without_user
 from ..wire import rap
 
 
@@ -34,7 +34,7 @@ class HttpServer:
         try:
             rap.secure_url(self.url)
         except ValueError as error:
-            raise Misconfigured(f"the MCP server {self.url!r}: {error}") from error
+            raise Misconfigured(f"the MCP server {without_user(self.url)!r}: {error}") from error
 
 
 McpServer: TypeAlias = StdioServer | HttpServer
@@ -46,7 +46,7 @@ def server_of(text: str) -> McpServer:
     Raises:
         Misconfigured: it is neither.
     """
-    if re.match(r"https?://", text):
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", text):
         return HttpServer(text)
     try:
         command = tuple(shlex.split(text))

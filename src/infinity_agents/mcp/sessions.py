@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, TextIO, TypeVar
 
 import httpx2
@@ -15,12 +17,16 @@ from pydantic import ValidationError
 
 from mcp import Client, StdioServerParameters
 
+from ..errors import StoreUnavailable
 from .addresses import GuardedTransport
 from .results import McpError
-from .servers import HttpServer, McpServer
+from .servers import HttpServer, McpServer, StdioServer
 
 OPEN_TIMEOUT = 60.0
 """Seconds in which a server starts and a session begins; ``uvx`` and ``npx`` may install first."""
+LIST_TIMEOUT = 30.0
+MAX_EVENT = 32 * 1024 * 1024
+"""The largest answer, in bytes, that a server may give in one event; what of it a model gets is cut later."""
 MAX_TOOLS = 2000
 """How many tools of one server are listed: a list that never ends must not fill the memory."""
 
@@ -63,7 +69,7 @@ class McpSession:
                 cursor = page.next_cursor
             return found[:MAX_TOOLS]
 
-        return await self._use(read, seconds=OPEN_TIMEOUT, is_repeatable=True)
+        return await self._use(read, seconds=OPEN_TIMEOUT + LIST_TIMEOUT, is_repeatable=True)
 
     async def call(
         self, tool: str, arguments: Mapping[str, Any], *, seconds: float, is_repeatable: bool
@@ -94,23 +100,24 @@ class McpSession:
             async with asyncio.timeout(seconds):
                 return await self._tried(work, is_repeatable=is_repeatable)
         except TimeoutError as error:
-            raise McpError(
-                f"the MCP server did not answer within {seconds:.0f} seconds. It may be done all the same; "
-                "look before you call it again."
-            ) from error
+            doubt = "" if is_repeatable else ". It may be done all the same; look before you call it again."
+            raise McpError(f"the MCP server did not answer within {seconds:.0f} seconds{doubt}") from error
 
     async def _tried(self, work: Callable[[Client], Awaitable[T]], *, is_repeatable: bool) -> T:
         for is_last in (False, True):
+            seen = _Seen()
+            _seen.set(seen)
             opened = await self._opened()
             sent = opened.sent
             try:
                 return await opened.use(work)
             except (_Lost, MCPError, ValidationError) as error:
-                challenge = opened.challenge
-                if challenge is not None:
+                if seen.unauthorized is not None:
+                    raise McpError(str(seen.unauthorized)) from seen.unauthorized
+                if seen.challenge is not None:
                     await self._drop(opened)
-                    raise Challenged(challenge) from error
-                is_expired = opened.is_expired or (opened.is_refused and _code(error) in _NO_ANSWER_OF_A_TOOL)
+                    raise Challenged(seen.challenge) from error
+                is_expired = seen.is_expired or (seen.is_refused and _code(error) in _NO_ANSWER_OF_A_TOOL)
                 is_lost = isinstance(error, _Lost) or _code(error) == mcp_types.CONNECTION_CLOSED
                 if not is_lost and not is_expired:
                     raise McpError(_told(error)) from error
@@ -135,11 +142,50 @@ class McpSession:
         async with self._opening:
             if self._open is opened:
                 self._open = None
-        await opened.aclose()
+        await opened.retire()
 
 
 class _Lost(Exception):
     """The connection ended."""
+
+
+@dataclass
+class _Seen:
+    """How one call went over HTTP: what another call of the same session is answered says nothing about it."""
+
+    is_expired: bool = False
+    """Whether the server said that it does not know the session any more."""
+    is_refused: bool = False
+    """Whether it called the request a bad one, as many servers do about sessions that they do not know."""
+    challenge: httpx2.Response | None = None
+    unauthorized: Exception | None = None
+    """Why the request could not be authorized at the moment, and did not go out."""
+
+
+_seen: ContextVar[_Seen] = ContextVar("_seen")
+"""Of the call that is made: the SDK sends each message in the context of whoever gave it."""
+
+
+class _HttpClient(httpx2.AsyncClient):
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        seen = _seen.get()
+        try:
+            response = await super().send(request, **options)
+        except (McpError, StoreUnavailable) as error:
+            # Raised, it would end the session and all other calls with it.
+            seen.unauthorized = error
+            return httpx2.Response(503, request=request)
+        # Only what is posted tells: a server need not have a stream to GET.
+        if request.method == "POST":
+            if "mcp-session-id" in request.headers:
+                seen.is_expired |= response.status_code == 404
+                seen.is_refused = response.status_code == 400
+            refused = response.headers.get("www-authenticate", "")
+            is_challenge = response.status_code == 401 or (
+                response.status_code == 403 and "insufficient_scope" in refused
+            )
+            seen.challenge = response if is_challenge else None
+        return response
 
 
 class _Open:
@@ -153,13 +199,14 @@ class _Open:
         self._client: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         self._log: TextIO | None = None
         self._last_words = ""
+        self._using = 0
+        self._is_retired = False
         self.sent = 0
         """How many messages went out."""
-        self.is_expired = False
-        """Whether the server said that it does not know the session any more."""
-        self.is_refused = False
-        """Whether it called a request a bad one, as many servers do about sessions that they do not know."""
-        self.challenge: httpx2.Response | None = None
+
+    @property
+    def _said(self) -> str:
+        return f"; it said: {self._last_words}" if self._last_words else ""
 
     @property
     def is_over(self) -> bool:
@@ -172,16 +219,26 @@ class _Open:
                 await asyncio.shield(self._client)
         except TimeoutError as error:
             await self.aclose()
-            raise McpError(f"the MCP server did not begin within {OPEN_TIMEOUT:.0f} seconds") from error
+            hint = ""
+            if isinstance(self._server, StdioServer):
+                hint = f": {self._server.command[0]} must speak MCP on its standard input and output"
+            raise McpError(
+                f"the MCP server did not begin within {OPEN_TIMEOUT:.0f} seconds{hint}{self._said}"
+            ) from error
         except asyncio.CancelledError:
             await self.aclose()
             raise
         except Exception as error:
             await self.aclose()
-            if self.challenge is not None:
-                raise Challenged(self.challenge) from error
-            said = f"; it said: {self._last_words}" if self._last_words else ""
-            raise McpError(f"no session with the MCP server: {_told(_first(error))}{said}") from error
+            seen = _seen.get()
+            if seen.unauthorized is not None:
+                raise McpError(str(seen.unauthorized)) from seen.unauthorized
+            if seen.challenge is not None:
+                raise Challenged(seen.challenge) from error
+            why = _told(_first(error))
+            if isinstance(self._server, StdioServer) and _code(_first(error)) == mcp_types.CONNECTION_CLOSED:
+                why = f"the program {self._server.command[0]} ended"
+            raise McpError(f"no session with the MCP server: {why}{self._said}") from error
 
     async def use(self, work: Callable[[Client], Awaitable[T]]) -> T:
         """Return what ``work`` does with the client.
@@ -191,6 +248,7 @@ class _Open:
         """
         working = asyncio.ensure_future(work(await self._client))
         assert self._holding is not None  # noqa: S101 - it has begun
+        self._using += 1
         try:
             await asyncio.wait({working, self._holding}, return_when=asyncio.FIRST_COMPLETED)
             if not working.done():
@@ -201,6 +259,15 @@ class _Open:
                 raise _Lost(_told(error)) from error
         finally:
             working.cancel()
+            self._using -= 1
+            if self._is_retired:
+                await self.retire()
+
+    async def retire(self) -> None:
+        """Close it once nobody uses it any more."""
+        self._is_retired = True
+        if not self._using:
+            await self.aclose()
 
     async def aclose(self) -> None:
         self._closing.set()
@@ -213,6 +280,9 @@ class _Open:
     async def _hold(self) -> None:
         try:
             async with Client(self._counted(), client_info=_INFO) as client:
+                # That would list the tools after a call, and fail a call that is done where it cannot, or where the
+                # result is not what its schema says: a model reads it all the same.
+                client.session.validate_tool_result = _take_as_it_is  # type: ignore[method-assign]
                 self._client.set_result(client)
                 await self._closing.wait()
         except Exception as error:  # noqa: BLE001 - told to whoever opens the session, or lost with it
@@ -224,15 +294,14 @@ class _Open:
     async def _counted(self) -> AsyncIterator[Any]:
         async with contextlib.AsyncExitStack() as stack:
             if isinstance(self._server, HttpServer):
-                client = httpx2.AsyncClient(
+                client = _HttpClient(
                     transport=GuardedTransport(self._server.url),
                     headers=dict(self._server.headers),
                     auth=self._auth,
                     timeout=httpx2.Timeout(30.0, read=None),
-                    event_hooks={"response": [self._look_at]},
                 )
                 await stack.enter_async_context(client)
-                streams = streamable_http_client(self._server.url, http_client=client)
+                streams = streamable_http_client(self._server.url, http_client=client, max_sse_event_size=MAX_EVENT)
             else:
                 command, *arguments = self._server.command
                 # What it logs is shown only where it does not start: it is not to be mixed with what we say.
@@ -248,19 +317,6 @@ class _Open:
                 if self._log is not None:
                     self._log.seek(0)
                     self._last_words = self._log.read().strip()[-_LAST_WORDS:]
-
-    async def _look_at(self, response: httpx2.Response) -> None:
-        # Only what is posted tells: a server need not have a stream to GET.
-        if response.request.method != "POST":
-            return
-        if "mcp-session-id" in response.request.headers:
-            self.is_expired |= response.status_code == 404
-            self.is_refused = response.status_code == 400
-        refused = response.headers.get("www-authenticate", "")
-        if response.status_code == 401 or (response.status_code == 403 and "insufficient_scope" in refused):
-            self.challenge = response
-        elif response.status_code < 400:
-            self.challenge = None
 
 
 class _Counting:
@@ -292,7 +348,11 @@ _NO_ANSWER_OF_A_TOOL = {mcp_types.INTERNAL_ERROR, mcp_types.INVALID_REQUEST, -32
 _INFO = mcp_types.Implementation(name="infinity-agents", version="1")
 
 
-def _code(error: Exception) -> int | None:
+async def _take_as_it_is(name: str, result: mcp_types.CallToolResult) -> None:
+    pass
+
+
+def _code(error: BaseException) -> int | None:
     return error.code if isinstance(error, MCPError) else None
 
 

@@ -256,11 +256,11 @@ class ToolServer:
         """What the model is told of each tool."""
         return tuple(tool.offered for tool in self._tools.values())
 
-    def host(self, *, take: Take, sign: Sign) -> None:
-        """Have invocations taken by ``take``, which brings each of them to ``carry_out``, and callbacks signed.
+    def host(self, *, sign: Sign, take: Take | None = None) -> None:
+        """Have callbacks signed, and invocations taken by ``take``, which brings each of them to ``carry_out``.
 
-        That is for a host whose processes stop once they have answered. A person's choice would not find its way back
-        to the process that asked: ``ask`` is refused there.
+        ``take`` is for a host whose processes stop once they have answered. A person's choice would not find its way
+        back to the process that asked: ``ask`` is refused there. One that gets no invocations needs none.
         """
         self._take = take
         self._sender.sign = sign

@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from io import BytesIO
@@ -69,6 +69,7 @@ class AwsStandIn:
     calls: list[tuple[str, str]] = field(default_factory=list)
     url: str = ""
     _deployed: int = 0
+    _tables: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
     @contextmanager
@@ -187,11 +188,13 @@ class AwsStandIn:
             self._check(service, operation, environ, body)
         except RefusedByRule as refused:
             return _answer(service, refused.status, refused.code, refused.message, start_response)
-        if fault is not None:
-            list(self._moto(environ, lambda *_: None))
-            return _fail(fault, environ, start_response)
-        answer: Iterable[bytes] = self._moto(environ, start_response)
-        return answer
+        # DynamoDB looks and writes in one step; moto does so only while nobody else asks.
+        with self._tables if service == "dynamodb" else nullcontext():
+            if fault is not None:
+                list(self._moto(environ, lambda *_: None))
+                return _fail(fault, environ, start_response)
+            answer: Iterable[bytes] = self._moto(environ, start_response)
+            return answer
 
     def _fault(self, service: str, operation: str) -> Fault | None:
         for fault in self.faults:
