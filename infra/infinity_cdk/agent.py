@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, cast
 
 from aws_cdk import (
     CfnOutput,
@@ -10,7 +10,6 @@ from aws_cdk import (
     RemovalPolicy,
     SecretValue,
     Stack,
-    Token,
     aws_dynamodb,
     aws_events,
     aws_events_targets,
@@ -31,6 +30,8 @@ from infinity_agents.settings import (
     ReceiverEnvironment,
 )
 
+from .arguments import ARN, AtMost, Between, Spelt, checked
+from .bedrock import MODEL_ID
 from .bedrock import model_arns as arns_of_model
 from .functions import RuntimeFunction, url_statements
 from .monitoring import AgentMonitoring
@@ -52,6 +53,10 @@ _REDRIVEN_AFTER = MAX_RECEIVE_COUNT + 5
 _RECEIVER_TIMEOUT = Duration.seconds(30)
 _KEEPER_EVERY = Duration.minutes(5)
 _OUTPUT_READER_TIMEOUT = Duration.minutes(1)
+_PROMPT = AtMost(
+    2000, "as a function's environment holds 4 KB in all; a longer one goes into a layer, as docs/constructs.md says"
+)
+_ID = Spelt(r"(?=.*[A-Za-z0-9])[^\0/]{1,200}", "1 to 200 characters without a slash, one of them a letter or a digit")
 
 
 class InfinityAgent(Construct):
@@ -92,42 +97,36 @@ class InfinityAgent(Construct):
         monitoring: the dashboard and alarms, or ``None``.
 
     Raises:
-        ValueError: a value cannot be; the text names it and says what to do.
+        TypeError, ValueError: a value cannot be; the text names it and says what to do.
     """
 
+    @checked
     def __init__(
         self,
         scope: Construct,
-        id: str,
+        id: Annotated[str, _ID],
         *,
-        model_id: str = DEFAULT_MODEL,
-        system_prompt: str = "",
-        model_arns: Sequence[str] | None = None,
-        memory_size: int = 1024,
-        slice_timeout: Duration | None = None,
-        batch_size: int = 10,
-        max_concurrency: int = 20,
-        receiver_concurrency: int | None = 20,
+        model_id: Annotated[str, MODEL_ID] = DEFAULT_MODEL,
+        system_prompt: Annotated[str, _PROMPT] = "",
+        model_arns: Sequence[Annotated[str, ARN]] | None = None,
+        memory_size: Annotated[int, Between(256, 10_240, "MB")] = 1024,
+        slice_timeout: Annotated[Duration, Between(30, 900, "seconds")] | None = None,
+        batch_size: Annotated[int, Between(1, 10, "messages, which is what a FIFO queue hands over at once")] = 10,
+        max_concurrency: Annotated[int, Between(2, 1000, "leaders")] = 20,
+        receiver_concurrency: Annotated[int, Between(1, 1000, "receivers, or None for no limit")] | None = 20,
         public_receiver: bool = False,
         architecture: aws_lambda.Architecture = aws_lambda.Architecture.ARM_64,
         snap_start: bool = False,
         database: DsqlDatabase | None = None,
         deletion_protection: bool = True,
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
-        message_retention: Duration = KEPT,
+        message_retention: Annotated[Duration, Between(60, KEPT.to_seconds(), "seconds")] = KEPT,
         log_retention: RetentionDays = RetentionDays.THREE_MONTHS,
         monitoring: bool = True,
         alarm_topic: aws_sns.ITopic | None = None,
     ) -> None:
         super().__init__(scope, id)
         timeout = slice_timeout or Duration.minutes(5)
-        _within("slice_timeout", timeout.to_seconds(), 30, 900, "seconds")
-        _within("batch_size", batch_size, 1, 10, "messages, which is what a FIFO queue hands over at once")
-        _within("max_concurrency", max_concurrency, 2, 1000, "leaders")
-        _within("memory_size", memory_size, 256, 10_240, "MB")
-        _within("message_retention", message_retention.to_seconds(), 60, KEPT.to_seconds(), "seconds")
-        if receiver_concurrency is not None:
-            _within("receiver_concurrency", receiver_concurrency, 1, 1000, "receivers, or None for no limit")
         self.architecture = architecture
         self.log_retention = log_retention
 
@@ -365,7 +364,6 @@ class InfinityAgent(Construct):
         for queue in (self.input_dead_letters, self.delay_dead_letters):
             queue.grant_consume_messages(role)
         self.state_table.grant(role, "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query")
-        grant_blobs(self.blob_bucket, role, "s3:GetObject")
         self.callback_secret.grant_read(role)
         role.add_to_policy(aws_iam.PolicyStatement(actions=["dsql:DbConnect"], resources=[self.database.arn]))
         aws_events.Rule(
@@ -393,7 +391,10 @@ class InfinityAgent(Construct):
 
 
 def _callback_secret(scope: Construct, removal_policy: RemovalPolicy) -> aws_secretsmanager.Secret:
-    """Make a random key, and the secret that holds it as ``keyid:secret``: Secrets Manager cannot generate that."""
+    """Make a random key, and the secret that holds it as ``keyid:secret``: Secrets Manager cannot generate that.
+
+    No property of the secret may change in a later release: docs/runbook.md says what that would do.
+    """
     key = aws_secretsmanager.Secret(
         scope,
         "CallbackKey",
@@ -409,13 +410,10 @@ def _callback_secret(scope: Construct, removal_policy: RemovalPolicy) -> aws_sec
         secret_string_value=SecretValue.unsafe_plain_text(f"k1:{key.secret_value.unsafe_unwrap()}"),
         removal_policy=removal_policy,
     )
+    # An update of the secret, if only of its tags, would put the first key in place of those that stand there by then.
+    cast("aws_secretsmanager.CfnSecret", secret.node.default_child).add_property_deletion_override("Tags")
     for each in (key, secret):
         accept(
             each, "AwsSolutions-SMG4", "old timers and calls are signed with it: a person adds a key, see docs/aws.md"
         )
     return secret
-
-
-def _within(prop: str, value: float, least: int, most: float, of_what: str) -> None:
-    if not Token.is_unresolved(value) and not least <= value <= most:
-        raise ValueError(f"{prop} is {value:.12g} and must be {least} to {most} {of_what}")

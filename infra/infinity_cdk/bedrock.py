@@ -5,8 +5,14 @@ from collections.abc import Sequence
 
 from aws_cdk import Stack
 
+from .arguments import Spelt
+
 _PROFILE = re.compile(r"(?:global|[a-z]{2,4}(?:-gov)?)\.(?=[a-z0-9-]+\.)")
 DEMO_MODEL = "demo"
+MODEL_ID = Spelt(
+    r"(?!(?:openai|anthropic|bedrock):)[A-Za-z0-9:/._-]{1,2048}",
+    "a model or an inference profile of Bedrock as AWS spells it, or 'demo'",
+)
 
 
 def model_arns(stack: Stack, model_id: str) -> Sequence[str]:

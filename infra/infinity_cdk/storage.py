@@ -3,6 +3,7 @@
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from aws_cdk import CustomResource, Duration, RemovalPolicy, aws_dsql, aws_dynamodb, aws_iam, aws_s3, custom_resources
 from aws_cdk.aws_lambda import Architecture
@@ -12,6 +13,7 @@ from constructs import Construct
 import infinity_agents.settings
 from infinity_agents.settings import MigrateEnvironment
 
+from .arguments import ARN, Spelt, check_fields
 from .functions import RuntimeFunction
 from .review import accept, accept_framework, accept_wildcard, logical_id_of
 
@@ -23,8 +25,11 @@ DATABASE_USER = "infinity_agent"
 class DsqlDatabase:
     """An Aurora DSQL cluster: the host to connect to, and its ARN. Each agent needs one of its own."""
 
-    endpoint: str
-    arn: str
+    endpoint: Annotated[str, Spelt(r"[A-Za-z0-9][A-Za-z0-9.-]*", "a host, without https:// and path")]
+    arn: Annotated[str, ARN]
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 def dsql_cluster(

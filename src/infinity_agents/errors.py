@@ -7,6 +7,15 @@
 """
 
 
+def without_user(url: str) -> str:
+    """Return a text that should be a URL, for an error to name: without the user name and the password in it."""
+    before, _, host = url.rpartition("@")
+    if ":" not in before:
+        return url
+    scheme, slashes, _ = before.partition("//")
+    return f"{scheme}//…@{host}" if slashes else f"…@{host}"
+
+
 class InfinityError(Exception):
     """The root of the tree. Its text says what was wrong, with which value, and what to do."""
 

@@ -11,8 +11,8 @@ from .ports.clock import Clock
 from .ports.queues import InputSender
 from .ports.state import StateStore
 from .rap.callbacks import BadCallback, CallbackClaims, ViewUpdate, read_token, receive, token_in
-from .runtime.large_values import sendable
 from .wire.keys import Keyring
+from .wire.large_values import sendable
 
 MAX_CALLBACK = 8 * 1024 * 1024
 """The largest callback that is taken, in bytes."""

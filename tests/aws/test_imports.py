@@ -34,6 +34,13 @@ def test_a_function_imports_no_more_than_its_first_event_needs(function):
     assert sorted(brought & (_HEAVY | {"psycopg", "botocore.session"})) == []
 
 
+@pytest.mark.parametrize("function", ["receiver", "delay_relay"])
+def test_what_only_puts_messages_on_a_queue_brings_no_engine(function):
+    brought = brought_by(f"infinity_agents.aws.{function}")
+    engine = ("aws.telemetry", "conversation.slice", "ports.conversations", "rap.toolsets", "runtime", "wire.history")
+    assert sorted(brought & {f"infinity_agents.{name}" for name in engine}) == []
+
+
 def test_what_the_leader_is_built_of_brings_the_driver_and_nothing_else_that_is_heavy():
     brought = brought_by("infinity_agents.aws.leader", *_ADAPTERS)
     assert "psycopg" in brought

@@ -10,8 +10,9 @@ import pytest
 
 from infinity_agents.aws import leader
 from infinity_agents.aws.leading import Leader
+from infinity_agents.aws.logs import log_as_json
 from infinity_agents.aws.sandbox import Sandbox
-from infinity_agents.aws.telemetry import Telemetry, log_as_json
+from infinity_agents.aws.telemetry import Telemetry
 from infinity_agents.conversation.content import Text
 from infinity_agents.conversation.events import Skipped, StepFinished
 from infinity_agents.conversation.messages import InputMessage, ToolResult

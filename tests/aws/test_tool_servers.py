@@ -10,13 +10,15 @@ import pytest
 
 from infinity_agents import ToolServer
 from infinity_agents.adapters.httpx_client import HttpxClient
-from infinity_agents.aws import tool_failures, tool_handler
+from infinity_agents.aws import ec2_events, tool_failures, tool_handler
+from infinity_agents.aws.http_events import NoRequest
 from infinity_agents.aws.sandbox import Sandbox
 from infinity_agents.aws.tool_servers import signed
 from infinity_agents.errors import Misconfigured
 from infinity_agents.rap.conformance import check
 from infinity_agents.rap.server import ToolContext
 from infinity_agents.testing.aws.lambda_runtime import FunctionUrl, LambdaService, Reply, request_event
+from tests.aws.test_http_events import NOT_REQUESTS
 
 
 class Context:
@@ -407,6 +409,31 @@ def test_a_body_that_cannot_be_read_is_refused(tools, body, is_base64):
     answer = tools.invoke(event).value
     assert answer["statusCode"] == 400
     assert "cannot be read" in answer["body"]
+
+
+HANDED = {"type": "tool_invocation"}
+
+
+@pytest.mark.parametrize("event", [*NOT_REQUESTS, HANDED, {**HANDED, "base_url": "x", "token": "t"}], ids=str)
+def test_an_event_that_is_none_of_ours_is_named(tools, event):
+    reply = tools.invoke(event)
+    assert reply.value["errorType"] == NoRequest.__name__
+    assert "this event " in reply.value["errorMessage"]
+
+
+def test_a_request_of_a_rest_api_is_served(tools):
+    told = {"httpMethod": "GET", "path": "/.well-known/rap-toolset", "headers": {"Host": "t.example.com"}}
+    event = {**told, "requestContext": {"stage": "prod"}, "body": None, "isBase64Encoded": False}
+    assert json.loads(tools.invoke(event).value["body"])["name"] == "tools"
+
+
+@pytest.mark.parametrize("event", [*NOT_REQUESTS, {"requestPayload": {}}, {"requestPayload": None}], ids=str)
+@pytest.mark.parametrize("function", [tool_failures, ec2_events], ids=lambda function: function.__name__)
+def test_the_functions_beside_name_what_they_are_not_for(answering, function, event, deployed, monkeypatch):
+    monkeypatch.setenv("INSTANCES_TABLE_NAME", deployed.table)
+    monkeypatch.setattr(function, "sandbox", Sandbox(function.sandbox._build))
+    with pytest.raises(NoRequest, match="this event "):
+        function.handler(event, None)
 
 
 class TestContract:

@@ -1,6 +1,7 @@
 """Bundled tool servers under AWS's own runtime client: each sandbox is a process, and processes are killed."""
 
 import asyncio
+import hashlib
 import json
 import os
 import threading
@@ -10,9 +11,16 @@ from pathlib import Path
 import pytest
 
 from infinity_agents.adapters.httpx_client import HttpxClient
+from infinity_agents.adapters.s3 import S3BlobStore
+from infinity_agents.rap.asgi import serving
 from infinity_agents.rap.conformance import check
 from infinity_agents.testing.aws.lambda_runtime import FunctionUrl, LambdaFunction, LambdaService, request_event
 from tests.aws.test_tool_servers import Callbacks
+from tests.toolsets import test_finance
+from tests.toolsets.github_standin import TOKEN, GitHub
+from tests.toolsets.test_ec2 import an_image
+from tests.toolsets.test_github_events import CHECK
+from tests.toolsets.waiting import all_called
 
 pytestmark = pytest.mark.slow
 
@@ -88,8 +96,8 @@ def deploy(aws, deployed, service, tmp_path):
     path = [SOURCES, tmp_path]
     made = [LambdaFunction("failures", "infinity_agents.aws.tool_failures.handler", environment=told, python_path=path)]
 
-    def function(handler, timeout=30.0):
-        made.append(LambdaFunction("tools", handler, environment=told, python_path=path, timeout=timeout))
+    def function(handler, timeout=30.0, **more):
+        made.append(LambdaFunction("tools", handler, environment=told | more, python_path=path, timeout=timeout))
         service.add(made[-1], on_failure=made[0])
         return made[-1]
 
@@ -110,15 +118,53 @@ def post(function, callbacks, operation, **arguments):
     return function.invoke(event).value
 
 
-@pytest.mark.parametrize("server", ["get_time", "ec2", "github_events", "finance", "sandbox_server"])
-async def test_a_bundled_server_keeps_the_protocol_behind_its_function_url(deploy, server):
-    function = deploy(f"infinity_agents.aws.{server}.handler")
+async def keeps_the_protocol(function, examples=None):
+    """What the checks find at the function's URL."""
     url, http = FunctionUrl(function, iam=False), HttpxClient()
     try:
-        findings = await check(url.url, http=http, patience=30.0)
+        return await check(url.url, http=http, examples=examples, patience=30.0)
     finally:
         await http.aclose()
         await asyncio.to_thread(url.close)
+
+
+async def test_the_time_keeps_the_protocol_behind_a_function_url(deploy):
+    all_called(await keeps_the_protocol(deploy("infinity_agents.aws.get_time.handler")), {"get_time"})
+
+
+async def test_ec2_keeps_the_protocol_behind_a_function_url(deploy, clients):
+    image = an_image()
+    made = clients.client("ec2").run_instances(ImageId=image, MinCount=1, MaxCount=1)["Instances"][0]["InstanceId"]
+    examples = {"create_ec2": {"image_id": image}, "subscribe_ec2_states": {"instance_id": made}}
+    all_called(await keeps_the_protocol(deploy("infinity_agents.aws.ec2.handler"), examples), set(examples))
+
+
+async def test_finance_keeps_the_protocol_behind_a_function_url(deploy):
+    findings = await keeps_the_protocol(deploy("infinity_agents.aws.finance.handler"), test_finance.EXAMPLES)
+    all_called(findings, set(test_finance.EXAMPLES), test_finance.NOT_OWNED)
+
+
+async def test_github_keeps_the_protocol_behind_a_function_url(deploy, clients, deployed):
+    event, github = hashlib.sha256(b"{}").hexdigest(), GitHub("Octocat/Hello-World")
+    github.refs["main"] = CHECK["head_sha"]
+    github.checks.append(CHECK)
+    await S3BlobStore(clients, deployed.bucket).put(event, b"{}")
+    token = clients.client("secretsmanager").create_secret(Name=f"{deployed.table}-token", SecretString=TOKEN)["ARN"]
+    here = {"owner": "octocat", "repo": "hello-world"}
+    examples = {
+        "subscribe_github_events": here,
+        "check_github_actions": {**here, "ref": "main"},
+        "get_github_event": {"event": event},
+    }
+    async with serving(github, "127.0.0.1", 0) as url:
+        told = {"GITHUB_TOKEN_ARN": token, "GITHUB_API_URL": f"{url}/"}
+        function = deploy("infinity_agents.aws.github_events.handler", **told)
+        all_called(await keeps_the_protocol(function, examples), set(examples))
+
+
+async def test_the_sandbox_keeps_the_protocol_behind_a_function_url(deploy):
+    function = deploy("infinity_agents.aws.sandbox_server.handler")
+    findings = await keeps_the_protocol(function)
     assert [finding for finding in findings if finding.verdict == "broken"] == [], function.log
     assert {finding.verdict for finding in findings if finding.rule == "discovery"} == {"ok"}
 

@@ -255,6 +255,27 @@ def test_the_callback_secret_is_spelt_as_the_functions_read_it(whole):
     assert Keyring.parse("k1:" + "a" * generated["PasswordLength"]).keys
 
 
+def test_nothing_has_cloudformation_put_the_first_callback_key_in_place_of_later_ones(whole):
+    stack = cdk.Stack(app_without_bundling(), "Stack")
+    everything(stack)
+    cdk.Tags.of(stack).add("team", "support")
+    tagged = Synthesized(stack)
+    assert tagged.only("AWS::DynamoDB::GlobalTable", "AgentState") != whole.only(
+        "AWS::DynamoDB::GlobalTable", "AgentState"
+    )
+    secret = tagged.only("AWS::SecretsManager::Secret", "AgentCallbackSecret")
+    # What is not these two words for words, in whatever release, makes CloudFormation write the secret anew.
+    assert secret == {
+        "Description": "The keys that sign callbacks and timers: keyid:secret, several by comma, the first signs",
+        "SecretString": {
+            "Fn::Join": [
+                "",
+                ["k1:{{resolve:secretsmanager:", {"Ref": "AgentCallbackKey1D3E95C2"}, ":SecretString:::}}"],
+            ]
+        },
+    }
+
+
 # --------------------------------------------------------------------------------------------------------- tools
 
 

@@ -90,7 +90,7 @@ def test_everything_comes_with_the_names_of_its_secrets_and_is_told_what_its_set
 def test_a_secret_in_place_of_its_name_stops_the_deployment(tmp_path):
     value = "xoxb-1234567890123-1234567890123-abcdefABCDEF0123456789ab"
     with pytest.raises(
-        AssertionError, match="aws secretsmanager create-secret --name infinity/slack-bot-token"
+        AssertionError, match="aws secretsmanager create-secret --name infinity/slack_bot_token"
     ) as told:
         synthesized(ROOT, tmp_path / "out", SLACK_BOT_TOKEN=value, SLACK_ALLOWED="T0123456789")
     assert value not in str(told.value)

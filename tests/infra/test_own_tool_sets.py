@@ -79,6 +79,7 @@ def test_what_a_tool_server_may_not_be(wrong):
     with pytest.raises(ValueError, match="the tool set 'x'") as told:
         RapToolSet(agent, "x", **wrong)
     assert "a-token" not in str(told.value)
+    assert "pass@" not in str(told.value)
 
 
 @pytest.mark.parametrize(

@@ -79,3 +79,55 @@ def test_github(agent):
     for role in ("Tool", "Failures", "Webhook"):
         assert role in roles_that_may_answer(template)
     assert "/github" in json.dumps(stack.resolve(tools.webhook_url))
+
+
+@pytest.fixture
+def github(agent):
+    """Makes the tool set with the options, and returns the template."""
+
+    def made(**options):
+        stack = Stack.of(agent)
+        gateway = aws_apigateway.RestApi(stack, "Gateway")
+        secret = Secret.from_secret_name_v2(stack, "Secret", "my-agent/github-webhook")
+        GitHubEventToolSet(agent, "GitHub", webhook_gateway=gateway, webhook_secret=secret, **options)
+        return Template.from_stack(stack)
+
+    return made
+
+
+def test_the_server_alone_may_read_the_token(agent, github):
+    token = Secret.from_secret_name_v2(Stack.of(agent), "Token", "my-agent/github-token")
+    template = github(token=token, api_url="https://github.example.com/api/v3")
+    function_of(template, "github_events", ["GITHUB_TOKEN_ARN", "GITHUB_API_URL"])
+    reading = [
+        policy["Properties"]
+        for policy in template.find_resources("AWS::IAM::Policy").values()
+        if "secret:my-agent/github-token-" in json.dumps(policy["Properties"])
+    ]
+    (roles,) = (policy["Roles"] for policy in reading)
+    assert ["Tool" in json.dumps(role) for role in roles] == [True]
+    (statement,) = (
+        each for each in reading[0]["PolicyDocument"]["Statement"] if "github-token" in json.dumps(each["Resource"])
+    )
+    assert set(statement["Action"]) == {"secretsmanager:GetSecretValue", "secretsmanager:DescribeSecret"}
+    assert '"GITHUB_TOKEN"' not in json.dumps(template.to_json())
+
+
+def test_without_a_token_no_other_secret_may_be_read(github):
+    template = github()
+    assert "GITHUB_TOKEN_ARN" not in json.dumps(template.to_json())
+
+
+@pytest.mark.parametrize(
+    ("url", "has_token"),
+    [
+        ("http://github.example.com", True),
+        ("https://me:secret@x.example.com", True),
+        ("https://github.example.com/api/v3", False),
+    ],
+)
+def test_an_api_is_asked_by_https_with_a_token(agent, github, url, has_token):
+    token = Secret.from_secret_name_v2(Stack.of(agent), "Token", "my-agent/github-token") if has_token else None
+    with pytest.raises(ValueError, match="must be an https URL without a user") as refused:
+        github(token=token, api_url=url)
+    assert "secret@" not in str(refused.value)

@@ -10,6 +10,7 @@ from infinity_agents.errors import Misconfigured
 from infinity_agents.rap.conformance import RULES, check
 from infinity_agents.rap.server import ToolContext, ToolServer
 from tests.rap.conftest import MANIFEST_PATH, Answer, finished
+from tests.rap.test_rap_toolsets import WITH_PASSWORDS
 
 
 @pytest.fixture(autouse=True)
@@ -340,6 +341,12 @@ class TestBadInput:
     async def test_what_is_no_url(self, verdicts, url):
         with pytest.raises(Misconfigured, match="of a tool server"):
             await verdicts(url)
+
+    @pytest.mark.parametrize("url", WITH_PASSWORDS)
+    async def test_no_error_tells_a_password(self, client, url):
+        with pytest.raises(Misconfigured) as refused:
+            await check(url, http=client)
+        assert "hunter" not in str(refused.value)
 
     async def test_examples_that_do_not_fit(self, kit, serve, verdicts, runs):
         url = await serve(kit)

@@ -12,6 +12,15 @@ from infinity_agents.ports.tool import ToolServers
 from infinity_agents.rap.toolsets import RapToolServers, ToolSetConfig, parse_tools_config
 from tests.rap.conftest import HANG, HANG_UP, MANIFEST_PATH, Answer
 
+WITH_PASSWORDS = [
+    "https://me:hunter2@x.example.com",
+    "http://me:hunter2@x.example.com/?q=1",
+    "https://me:hunter@2@x.example.com",
+    "https://me:hunter/2@x.example.com",
+    "https://me:hunter 2@x.example.com",
+    "me:hunter2@x.example.com",
+]
+
 
 class TestConfiguration:
     def test_what_it_says(self):
@@ -82,6 +91,14 @@ class TestConfiguration:
         fields = {"type": "toolset_server", "server_url": "https://a.example.com", "id": "a", **change}
         with pytest.raises(Misconfigured, match=f"in here: tool_sets.0.{reason}"):
             parse_tools_config(json.dumps({"tool_sets": [fields]}), "here")
+
+    @pytest.mark.parametrize("url", WITH_PASSWORDS)
+    def test_no_error_tells_a_password(self, url):
+        fields = {"type": "toolset_server", "server_url": url, "id": "a"}
+        with pytest.raises(Misconfigured) as refused:
+            parse_tools_config(json.dumps({"tool_sets": [fields]}), "here")
+        assert "hunter" not in str(refused.value)
+        assert "…@x.example.com" in str(refused.value)
 
     def test_one_id_twice(self):
         fields = {"type": "toolset_server", "server_url": "https://a.example.com", "id": "a"}

@@ -4,8 +4,8 @@ import pytest
 
 from infinity_agents.conversation.content import Blob, Text
 from infinity_agents.conversation.messages import InputMessage, Parts
-from infinity_agents.runtime.large_values import LargeValues
 from infinity_agents.wire import inputs
+from infinity_agents.wire.large_values import LargeValues
 
 LIMIT = 256 * 1024
 ROW = 1024 * 1024

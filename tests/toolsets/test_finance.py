@@ -20,6 +20,7 @@ from infinity_agents.toolsets.finance.server import finance_server
 from infinity_agents.toolsets.finance.store import Account, NoAccount, NotEnough, Trade, Watch
 from tests.aws_adapters.conftest import aws, clients, deployed, running_aws
 from tests.toolsets.test_sandbox import Agent
+from tests.toolsets.waiting import conforms
 
 __all__ = ["aws", "clients", "deployed", "running_aws"]
 
@@ -326,3 +327,20 @@ def test_what_the_server_cannot_be_told(flags, said):
     assert done.returncode == 2
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+EXAMPLES = {
+    "get_stock_price": {"symbol": "ACME"},
+    "notify_price_change": {"symbol": "ACME", "above": "200"},
+    "notify_news": {"query": "ACME"},
+    "create_trading_account": {"cash": "1000.00"},
+    "buy_shares": {"account_id": "acct-of-another", "symbol": "ACME", "shares": "1"},
+    "sell_shares": {"account_id": "acct-of-another", "symbol": "ACME", "shares": "1"},
+    "get_portfolio": {"account_id": "acct-of-another"},
+}
+NOT_OWNED = {"buy_shares", "sell_shares", "get_portfolio"}
+"""Each call of the checks is of another conversation, and an account belongs to one."""
+
+
+async def test_the_server_keeps_the_protocol(store):
+    await conforms(finance_server(BundledMarket(), store), EXAMPLES, failing=NOT_OWNED)

@@ -11,7 +11,7 @@ from infinity_agents.adapters.memory_records import MemoryRecords
 from infinity_agents.rap.posting import CallbackSender, Undelivered
 from infinity_agents.testing.doubles import FrozenClock
 from infinity_agents.toolsets.github_events import BadDelivery, Webhook, github_server
-from tests.toolsets.waiting import conforms, running
+from tests.toolsets.waiting import running
 
 SECRET = b"It's a Secret to Everybody"
 SHA = "1a" * 20
@@ -34,11 +34,12 @@ CHECK = {
     "status": "completed",
     "conclusion": "success",
     "html_url": "https://github.com/Octocat/Hello-World/runs/128620228",
-    "check_suite": {"head_branch": "changes"},
+    "check_suite": {"id": 118578147, "head_branch": "changes"},
     "pull_requests": [{"number": 7}],
 }
 RUN = {
     "id": 30433642,
+    "run_attempt": 1,
     "name": "Build",
     "head_branch": "changes",
     "head_sha": SHA,
@@ -284,7 +285,7 @@ def check(name="test", number=1, conclusion="success"):
 class TestChecks:
     async def test_the_named_check_answers(self, server, deliver, records):
         async with running(server) as (runtime, call, _):
-            await call("check_github_actions", **HERE, sha=SHA, check="test")
+            await call("check_github_actions", **HERE, ref=SHA, check="test")
             await deliver("check_run", "d-1", change=check(conclusion=None))
             await deliver("check_run", "d-2", change=check("lint", 2))
             assert runtime.callbacks == []
@@ -296,7 +297,7 @@ class TestChecks:
 
     async def test_all_checks_answer_when_the_last_is_over(self, server, deliver):
         async with running(server) as (runtime, call, _):
-            await call("check_github_actions", **HERE, sha=SHA)
+            await call("check_github_actions", **HERE, ref=SHA)
             await deliver("workflow_run", "d-0", change={"workflow_run": {**RUN, "status": "queued"}})
             await deliver("check_run", "d-1", change=check("test", 1))
             await deliver("check_run", "d-2", change=check("lint", 2, conclusion="skipped"))
@@ -309,15 +310,32 @@ class TestChecks:
     async def test_what_was_over_before_is_answered_at_once(self, server, deliver):
         await deliver("check_run")
         async with running(server) as (runtime, call, _):
-            await call("check_github_actions", **HERE, sha=SHA)
+            await call("check_github_actions", **HERE, ref=SHA)
+        assert result_of(runtime)["passed"]
+
+    async def test_what_is_told_late_changes_nothing(self, server, deliver):
+        await deliver("check_run", "d-1", change=check())
+        await deliver("check_run", "d-2", change=check(conclusion=None))
+        async with running(server) as (runtime, call, _):
+            await call("check_github_actions", **HERE, ref=SHA)
+        assert result_of(runtime)["passed"]
+
+    async def test_the_last_attempt_counts(self, server, deliver):
+        again = {**RUN, "run_attempt": 2, "status": "in_progress", "conclusion": None}
+        async with running(server) as (runtime, call, _):
+            await deliver("check_run", "d-1", change=check("test", 1, conclusion="failure"))
+            await deliver("workflow_run", "d-2", change={"workflow_run": RUN})
+            await deliver("workflow_run", "d-3", change={"workflow_run": again})
+            await call("check_github_actions", **HERE, ref=SHA)
+            await deliver("check_run", "d-4", change=check("test", 2))
+            assert runtime.callbacks == []
+            await deliver(
+                "workflow_run", "d-5", change={"workflow_run": {**RUN, "run_attempt": 2, "conclusion": "success"}}
+            )
         assert result_of(runtime)["passed"]
 
     async def test_another_commit_is_not_meant(self, server, deliver):
         async with running(server) as (runtime, call, _):
-            await call("check_github_actions", **HERE, sha="3c" * 20)
+            await call("check_github_actions", **HERE, ref="3c" * 20)
             await deliver("check_run")
         assert runtime.callbacks == []
-
-
-async def test_the_server_keeps_the_protocol(server):
-    await conforms(server, ok={"discovery", "manifest", "input-schemas", "unknown-tool", "callbacks"})

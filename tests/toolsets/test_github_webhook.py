@@ -26,12 +26,12 @@ def deliver(aws, clients, deployed, monkeypatch):
     monkeypatch.setenv("GITHUB_WEBHOOK_SECRET_ARN", secret["ARN"])
     monkeypatch.setattr(github_webhook, "sandbox", Sandbox(github_webhook.sandbox._build))
 
-    def delivered(payload, *, rest=True, method="POST", key=SECRET, is_base64=False):
+    def delivered(payload, *, kind="push", delivery_id="d-1", rest=True, method="POST", key=SECRET, is_base64=False):
         body = json.dumps(payload, ensure_ascii=False).encode()
         headers = {
             "Content-Type": "application/json",
-            "X-GitHub-Event": "push",
-            "X-GitHub-Delivery": "d-1",
+            "X-GitHub-Event": kind,
+            "X-GitHub-Delivery": delivery_id,
             "X-Hub-Signature-256": "sha256=" + hmac.new(key, body, hashlib.sha256).hexdigest(),
         }
         text = base64.b64encode(body).decode() if is_base64 else body.decode()

@@ -61,11 +61,23 @@ async def running(server):
         yield runtime, call, notice
 
 
-async def conforms(server, *, ok):
-    """Assert that the server, on loopback, breaks no rule of the protocol, and keeps those in ``ok``."""
+async def conforms(server, examples, failing=()):
+    """Assert that the server, on loopback, breaks no rule of the protocol, with each of its tools called.
+
+    Those in ``failing`` answer with an error.
+    """
     http = HttpxClient()
     async with server.serving() as url:
-        findings = await check(url, http=http, settle=0.05)
+        findings = await check(url, http=http, examples=examples, settle=0.05)
     await http.aclose()
+    all_called(findings, {tool.name for tool in server.offered}, failing)
+
+
+def all_called(findings, tools, failing=()):
+    """Assert that no rule is broken, and that each of the tools was called and answered once."""
     assert [finding for finding in findings if finding.verdict == "broken"] == []
-    assert ok <= {finding.rule for finding in findings if finding.verdict == "ok"}
+    called = {seen.partition(":")[0]: seen for seen in (f.seen for f in findings if f.rule == "done-once")}
+    assert set(called) == tools
+    assert {name for name, seen in called.items() if "an error" in seen} == set(failing), called
+    kept = {"discovery", "manifest", "input-schemas", "accepted", "unknown-tool", "bad-arguments", "callbacks"}
+    assert kept - {finding.rule for finding in findings if finding.verdict == "ok"} == set()

@@ -6,6 +6,7 @@ import jsii
 from constructs import Construct
 
 from ..agent import InfinityAgent
+from ..arguments import checked
 
 
 class ToolSet(Construct, metaclass=jsii.JSIIAbstractClass):
@@ -17,6 +18,7 @@ class ToolSet(Construct, metaclass=jsii.JSIIAbstractClass):
         name: the tool set's id in tokens and messages, unique in its agent; by default the construct's id.
     """
 
+    @checked
     def __init__(self, scope: Construct, id: str, *, name: str | None = None) -> None:
         super().__init__(scope, id)
         self.name = name or id

@@ -9,6 +9,7 @@ from constructs import Construct
 from infinity_agents.settings import Ec2Environment, Ec2EventsEnvironment
 
 from ..agent import InfinityAgent
+from ..arguments import checked
 from ..functions import RuntimeFunction
 from ..review import accept_wildcard
 from ..storage import keyed_table
@@ -30,6 +31,7 @@ class Ec2ToolSet(FunctionToolSet):
         ValueError: there are no ``instance_types``.
     """
 
+    @checked
     def __init__(
         self,
         scope: Construct,

@@ -9,6 +9,7 @@ from constructs import Construct
 from infinity_agents.settings import FinanceEnvironment, FinancePollerEnvironment
 
 from ..agent import InfinityAgent
+from ..arguments import checked
 from ..functions import RuntimeFunction
 from ..storage import keyed_table
 from .tool_function import FunctionToolSet, ToolFunction
@@ -29,6 +30,7 @@ class FinanceToolSet(FunctionToolSet):
         ValueError: ``poll_every`` is less than a minute, or no whole number of them.
     """
 
+    @checked
     def __init__(
         self,
         scope: Construct,

@@ -7,7 +7,10 @@ from aws_cdk import Annotations, Duration, Token, aws_iam, aws_lambda
 from aws_cdk.aws_secretsmanager import ISecret
 from constructs import Construct
 
+from infinity_agents.errors import without_user
+
 from ..agent import InfinityAgent
+from ..arguments import checked
 from ..tools_config import ToolSetEntry
 from .base import ToolSet
 
@@ -37,6 +40,7 @@ class RapToolSet(ToolSet):
         ValueError: a value cannot be, or both or neither of handler and URL are given; the text says what to do.
     """
 
+    @checked
     def __init__(
         self,
         scope: Construct,
@@ -132,7 +136,8 @@ def _check_url(id: str, url: str, *, signed_without_handler: bool) -> None:
         return
     if not (HTTPS.fullmatch(url) or _LOOPBACK.match(url)) or "?" in url or "#" in url:
         raise ValueError(
-            f"the tool set {id!r}: server_url is {url!r} and must be an https URL without query, fragment and user"
+            f"the tool set {id!r}: server_url is {without_user(url)!r} and must be an https URL without query, "
+            "fragment and user"
         )
     if signed_without_handler and _FUNCTION_URL.match(url):
         raise ValueError(

@@ -1,6 +1,7 @@
 """A Lambda function of ours that serves tools: it answers at once, and works in a second invocation of itself."""
 
 from collections.abc import Callable
+from typing import Annotated
 
 from aws_cdk import Duration, RemovalPolicy, aws_ec2, aws_lambda, aws_lambda_destinations
 from aws_cdk.aws_logs import RetentionDays
@@ -9,6 +10,7 @@ from constructs import Construct
 from infinity_agents.settings import ToolFailuresEnvironment, ToolServerEnvironment
 
 from ..agent import InfinityAgent
+from ..arguments import CALL_SECONDS, FUNCTION_MB, checked
 from ..functions import RuntimeFunction
 from ..review import accept_wildcard, logical_id_of
 from ..storage import grant_blobs, keyed_table, private_bucket
@@ -39,6 +41,7 @@ class ToolFunction(Construct):
         claims, payloads: the table and the bucket.
     """
 
+    @checked
     def __init__(
         self,
         scope: Construct,
@@ -46,8 +49,8 @@ class ToolFunction(Construct):
         *,
         function: str,
         description: str,
-        timeout: Duration | None = None,
-        memory_size: int = 512,
+        timeout: Annotated[Duration, CALL_SECONDS] | None = None,
+        memory_size: Annotated[int, FUNCTION_MB] = 512,
         environment: Callable[..., ToolServerEnvironment] = ToolServerEnvironment,
         code: aws_lambda.Code | None = None,
         image: bool = False,
@@ -109,8 +112,14 @@ class FunctionToolSet(ToolSet):
         call_timeout: how long a call may take before the agent is told that it failed.
     """
 
+    @checked
     def __init__(
-        self, scope: Construct, id: str, *, name: str | None = None, call_timeout: Duration | None = None
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        name: str | None = None,
+        call_timeout: Duration | None = None,
     ) -> None:
         super().__init__(scope, id, name=name)
         self.call_timeout = call_timeout

@@ -15,7 +15,7 @@ A value is JSON text, compressed where it is long.
 import zlib
 from collections.abc import AsyncIterator, Mapping
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..aws_clients import AwsClients, AwsRefused
 from ..conversation import ids
@@ -23,8 +23,10 @@ from ..conversation.content import without_surrogates
 from ..errors import Misconfigured, Reject
 from ..ports.clock import Clock
 from ..ports.state import StateItem
-from ..rap.toolsets import ToolSetConfig, parse_tools_config
-from ..wire import history as stored
+from ..wire import codecs
+
+if TYPE_CHECKING:
+    from ..rap.toolsets import ToolSetConfig
 
 MAX_VALUE = 390 * 1024
 """The longest value in bytes, compressed: an item takes 400 KB, its keys and names included."""
@@ -127,13 +129,15 @@ class DynamoStateStore:
         item = await self._get(_sort("toolset#", tool_set), "manifest")
         return None if item is None else _unpacked(item["value"])
 
-    async def tools_config(self, key: str) -> tuple[ToolSetConfig, ...]:
+    async def tools_config(self, key: str) -> "tuple[ToolSetConfig, ...]":
         """Return the tool sets that the item with ``pk`` = ``key`` and ``sk`` = ``config`` configures.
 
         Raises:
             Misconfigured: it is not there, or cannot be read; the text names the place and what is wrong.
             StoreUnavailable: the table cannot be reached.
         """
+        from ..rap.toolsets import parse_tools_config
+
         place = f"the table {self._table}, item pk={key!r} sk='config'"
         item = await self._get(key, "config")
         if item is None:
@@ -207,7 +211,7 @@ def _sort(prefix: str, name: str) -> str:
 
 
 def _packed(value: Any, what: str) -> dict[str, Any]:
-    text = stored.values.encode(value)
+    text = codecs.values.encode(value)
     encoded = text.encode()
     if len(encoded) < _COMPRESSED_FROM:
         return {"S": text}
@@ -221,4 +225,4 @@ def _packed(value: Any, what: str) -> dict[str, Any]:
 
 
 def _unpacked(packed: Mapping[str, Any]) -> Any:
-    return stored.values.decode(packed["S"] if "S" in packed else zlib.decompress(packed["B"]))
+    return codecs.values.decode(packed["S"] if "S" in packed else zlib.decompress(packed["B"]))

@@ -23,6 +23,7 @@ from ..ports.clock import Clock
 from ..ports.conversations import Commit, LoadRequest, Snapshot, ThreadOverview
 from ..ports.queues import DEDUP_WINDOW, DeadLetter, InputSender, Received, refuse_unsendable
 from ..ports.state import StateItem
+from ..wire import codecs
 from ..wire import history as stored
 from ..wire import outputs as wire_outputs
 from ..wire.inputs import redriven
@@ -310,41 +311,41 @@ class MemoryStateStore:
         copies = self.data.copies.setdefault((thread_id, item), {})
         # What was taken away leaves its version behind, so that an older write cannot bring it back.
         if key not in copies or copies[key][0] <= version:
-            copies[key] = (version, None if value is None else stored.values.encode(value))
+            copies[key] = (version, None if value is None else codecs.values.encode(value))
 
     async def copies(self, thread_id: str, item: StateItem) -> Mapping[str, Mapping[str, Any]]:
         """Return the copies of one thread, by key."""
         copies = self.data.copies.get((thread_id, item), {})
-        return {key: stored.values.decode(text) for key, (_, text) in copies.items() if text is not None}
+        return {key: codecs.values.decode(text) for key, (_, text) in copies.items() if text is not None}
 
     async def put_view(self, thread_id: str, view_type: str, content: Any, at: float) -> None:
         """Keep the newest view of its type."""
         views = self.data.views.setdefault(thread_id, {})
         if view_type not in views or views[view_type][0] <= at:
-            views[view_type] = (at, stored.values.encode(content))
+            views[view_type] = (at, codecs.values.encode(content))
 
     async def views(self, thread_id: str) -> Mapping[str, Any]:
         """Return the newest views, by type."""
         views = self.data.views.get(thread_id, {})
-        return {view_type: stored.values.decode(text) for view_type, (_, text) in views.items()}
+        return {view_type: codecs.values.decode(text) for view_type, (_, text) in views.items()}
 
     async def put_manifests(self, session_id: str, manifests: Mapping[str, Any]) -> None:
         """Cache what discovery found for a session."""
-        self.data.manifests[session_id] = stored.values.encode(manifests)
+        self.data.manifests[session_id] = codecs.values.encode(manifests)
 
     async def manifests(self, session_id: str) -> Mapping[str, Any] | None:
         """Return the cached discovery of the session, or ``None``."""
         text = self.data.manifests.get(session_id)
-        return None if text is None else stored.values.decode(text)
+        return None if text is None else codecs.values.decode(text)
 
     async def put_latest_manifest(self, tool_set: str, manifest: Mapping[str, Any]) -> None:
         """Keep the newest manifest of a tool set."""
-        self.data.latest_manifests[tool_set] = stored.values.encode(manifest)
+        self.data.latest_manifests[tool_set] = codecs.values.encode(manifest)
 
     async def latest_manifest(self, tool_set: str) -> Mapping[str, Any] | None:
         """Return the newest manifest that was ever fetched from the tool set, or ``None``."""
         text = self.data.latest_manifests.get(tool_set)
-        return None if text is None else stored.values.decode(text)
+        return None if text is None else codecs.values.decode(text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """A deployed agent from outside: its queues and its stores, found by the outputs of its stack."""
 
 import os
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,14 +18,26 @@ from ..conversation import ids
 from ..conversation.content import JsonObject, Text
 from ..conversation.messages import Control, Delivery, InputMessage, UserChoiceResponse, UserContent
 from ..conversation.outputs import Output
-from ..errors import Misconfigured
+from ..errors import Misconfigured, StoreUnavailable
 from ..ports.conversations import NO_ENTRIES, ConversationStore, LoadRequest
-from ..runtime.large_values import sendable
 from ..settings import AgentOutputs, AgentSettings
+from ..wire.large_values import sendable
 
 _DB_USER = "DSQL_DB_USER"
 _DATABASE_URL = "DATABASE_URL"
 _COUNTED_FOR = timedelta(minutes=10)
+_STACK = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,127}|arn:aws[a-z-]*:cloudformation:[a-z0-9-]+:\d{12}:stack/[A-Za-z0-9/-]+")
+_NOT_USABLE = {
+    "CREATE_IN_PROGRESS": "is still being created; wait until that is done",
+    "REVIEW_IN_PROGRESS": "is not created yet; deploy it",
+    "CREATE_FAILED": "could not be created; read its events in the console, delete it and deploy it again",
+    "ROLLBACK_IN_PROGRESS": "could not be created; read its events in the console, delete it and deploy it again",
+    "ROLLBACK_FAILED": "could not be created; read its events in the console, delete it and deploy it again",
+    "ROLLBACK_COMPLETE": "could not be created; read its events in the console, delete it and deploy it again",
+    "DELETE_IN_PROGRESS": "is being deleted; deploy it again when that is done",
+    "DELETE_COMPLETE": "was deleted; deploy it again",
+}
+"""What is wrong with a stack in which no agent is at work, by its status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +121,8 @@ class DeployedAgent:
         ``DSQL_DB_USER``, ``admin`` where it is not set; a PostgreSQL that the stack does not own is ``DATABASE_URL``.
 
         Raises:
-            Misconfigured: there is no such stack or agent, or no credentials; the text says how to mend it.
+            Misconfigured: there is no such stack or agent, it is not deployed yet or any more, or there are no
+                credentials that may look; the text says how to mend it.
             StoreUnavailable: CloudFormation cannot be reached at the moment.
         """
         clients = clients or AwsClients()
@@ -174,15 +188,32 @@ class DeployedAgent:
 
 
 async def _outputs(clients: AwsClients, stack: str) -> Mapping[str, str]:
+    if not _STACK.fullmatch(stack):
+        raise Misconfigured(
+            f"{stack[:100]!r} cannot be the name of a stack, which has letters, digits and hyphens, 128 at most, and "
+            "begins with a letter, nor the ARN of one; `aws cloudformation list-stacks` lists them"
+        )
     try:
         answer = await clients.call("cloudformation", "describe_stacks", StackName=stack)
+    except StoreUnavailable as error:
+        # A function gets new credentials by itself; a person does not.
+        if "Expired" not in str(error):
+            raise
+        raise Misconfigured(f"{error}; get new credentials, such as by `aws sso login`") from error
     except AwsRefused as error:
         if error.code == "ValidationError" and "does not exist" in str(error):
             raise Misconfigured(
                 f"there is no stack {stack!r} in {clients.region}; name another, or the region with AWS_REGION"
             ) from error
-        raise
-    outputs = answer["Stacks"][0].get("Outputs", ())
+        remedy = "let them do cloudformation:DescribeStacks" if "AccessDenied" in error.code else "check them"
+        raise Misconfigured(
+            f"{error}; whose credentials these are, `aws sts get-caller-identity` tells: {remedy}"
+        ) from error
+    described = answer["Stacks"][0]
+    wrong = _NOT_USABLE.get(described["StackStatus"])
+    if wrong is not None:
+        raise Misconfigured(f"the stack {stack!r} {wrong} ({described['StackStatus']})")
+    outputs = described.get("Outputs", ())
     return {output["OutputKey"]: output["OutputValue"] for output in outputs}
 
 

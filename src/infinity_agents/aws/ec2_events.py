@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping
-from typing import Any
 
 from ..adapters.dynamo_records import DynamoRecords
 from ..adapters.ec2 import Ec2Instances
@@ -11,6 +10,7 @@ from ..aws_clients import AwsClients
 from ..rap.posting import CallbackSender
 from ..settings import Ec2EventsEnvironment
 from ..toolsets.ec2 import heard
+from .http_events import NoRequest, seen
 from .sandbox import Sandbox
 from .tool_servers import signed
 
@@ -26,18 +26,28 @@ async def _ports() -> _Ports:
 sandbox = Sandbox(_ports)
 
 
-def handler(event: Mapping[str, Any], context: object) -> None:
+def handler(event: object, context: object) -> None:
     """Tell of the change in ``event``, an *EC2 Instance State-change Notification*.
 
     Raises:
+        NoRequest: the event is another.
         StoreUnavailable: not everybody was told; EventBridge tries again.
         Undelivered: as above.
     """
     sandbox.run(lambda ports: _tell(*ports, event))
 
 
-async def _tell(cloud: Ec2Instances, records: DynamoRecords, sender: CallbackSender, event: Mapping[str, Any]) -> None:
-    detail = event["detail"]
+async def _tell(cloud: Ec2Instances, records: DynamoRecords, sender: CallbackSender, event: object) -> None:
+    detail = event.get("detail") if isinstance(event, Mapping) else None
+    if (
+        not isinstance(event, Mapping)
+        or not isinstance(detail, Mapping)
+        or not {"instance-id", "state"} <= detail.keys()
+    ):
+        raise NoRequest(
+            f"this function is told of changes of instances' states, and this event {seen(event)}; make it the target "
+            "of a rule for the detail-type EC2 Instance State-change Notification"
+        )
     await heard(
         detail["instance-id"],
         detail["state"],

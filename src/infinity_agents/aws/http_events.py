@@ -55,7 +55,7 @@ def request_of(event: object) -> HttpRequest:
         NoRequest: it tells of none.
     """
     if not isinstance(event, Mapping):
-        raise NoRequest(_not_a_request(f"is of type {type(event).__name__}"))
+        raise NoRequest(_not_a_request(event))
     context = event.get("requestContext")
     http = context.get("http") if isinstance(context, Mapping) else None
     method, path = (
@@ -64,8 +64,7 @@ def request_of(event: object) -> HttpRequest:
         else (event.get("httpMethod"), event.get("path"))
     )
     if not isinstance(method, str) or not isinstance(path, str):
-        keys = ", ".join(sorted(map(str, event))[:10])
-        raise NoRequest(_not_a_request(f"has the keys {keys}" if keys else "is empty"))
+        raise NoRequest(_not_a_request(event))
     return HttpRequest(
         method,
         path,
@@ -82,10 +81,18 @@ def answer(status: int, fields: Mapping[str, Any] | None = None) -> dict[str, An
     return {"statusCode": status, "headers": {"content-type": "application/json"}, "body": body}
 
 
-def _not_a_request(what: str) -> str:
+def seen(event: object) -> str:
+    """Return what ``event`` looks like, as a part of the sentence that refuses it; nothing of what it holds."""
+    if not isinstance(event, Mapping):
+        return f"is of type {type(event).__name__}"
+    keys = ", ".join(sorted(map(str, event))[:10])
+    return f"has the keys {keys}" if keys else "is empty"
+
+
+def _not_a_request(event: object) -> str:
     return (
-        f"this function takes HTTP requests, and this event {what}; call its URL, or test it with an event that has "
-        "requestContext.http.method, rawPath, headers and body"
+        f"this function takes HTTP requests, and this event {seen(event)}; call its URL, or test it with an event that "
+        "has requestContext.http.method, rawPath, headers and body"
     )
 
 

@@ -1,14 +1,10 @@
-"""What operators see of a function: its log lines as JSON, and its metrics."""
+"""The metrics of a function."""
 
-import logging
-import os
 from collections import Counter
 
-from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
 from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 
 from ..conversation.events import AgentEvent, Completed, Failed, StepFinished, TurnDropped
-from ..wire.traces import current_trace_id
 
 NAMESPACE = "InfinityAgents"
 
@@ -54,22 +50,3 @@ class Telemetry:
         if self._counted:
             self._metrics.flush_metrics()
         self._counted.clear()
-
-
-def log_as_json(function: str) -> None:
-    """Have Lambda's own handler write each log line as a JSON object; anywhere else, change nothing."""
-    if "AWS_LAMBDA_RUNTIME_API" not in os.environ:
-        return
-    root = logging.getLogger()
-    root.setLevel(logging.INFO)
-    for handler in root.handlers:
-        handler.setFormatter(LambdaPowertoolsFormatter(service=function))
-        handler.addFilter(with_trace_id)
-
-
-def with_trace_id(record: logging.LogRecord) -> bool:
-    """Have the formatter write ``trace_id``, where what is being done belongs to a trace; keep every record."""
-    trace_id = current_trace_id()
-    if trace_id is not None:
-        record.trace_id = trace_id
-    return True

@@ -13,6 +13,7 @@ from ..rap.posting import CallbackSender, Undelivered
 from ..rap.results import failed
 from ..settings import ToolFailuresEnvironment
 from ..wire.traces import following
+from .http_events import NoRequest, seen
 from .sandbox import Sandbox
 from .tool_servers import handed, signed
 
@@ -34,10 +35,11 @@ async def _ports() -> _Ports:
 sandbox = Sandbox(_ports)
 
 
-def handler(event: Mapping[str, Any], context: object) -> None:
+def handler(event: object, context: object) -> None:
     """Answer the call of which ``event``, the record of a failed asynchronous invocation, tells.
 
     Raises:
+        NoRequest: the event is none, or what failed was no call.
         Misconfigured: the environment, or what it names, cannot be used.
         StoreUnavailable: the call could not be read; the platform tries again.
         Undelivered: the runtime did not take the answer; as above.
@@ -45,7 +47,12 @@ def handler(event: Mapping[str, Any], context: object) -> None:
     sandbox.run(lambda ports: _answer(ports, event))
 
 
-async def _answer(ports: _Ports, event: Mapping[str, Any]) -> None:
+async def _answer(ports: _Ports, event: object) -> None:
+    if not isinstance(event, Mapping) or "requestPayload" not in event:
+        raise NoRequest(
+            f"this function is told of failed invocations, and this event {seen(event)}; make it the on-failure "
+            "destination of a tool server's function"
+        )
     call = await handed(event["requestPayload"], ports.payloads)
     invocation = call.invocation
     text = f"{invocation.operation} {_reason(event)}. It may be done in part; look before you call it again."
@@ -60,7 +67,8 @@ async def _answer(ports: _Ports, event: Mapping[str, Any]) -> None:
 
 
 def _reason(event: Mapping[str, Any]) -> str:
-    if event["requestContext"]["condition"] == "EventAgeExceeded":
+    context = event.get("requestContext") or {}
+    if context.get("condition") == "EventAgeExceeded":
         return "waited too long for a place to run"
     told = event.get("responsePayload") or {}
     message = str(told.get("errorMessage") or told.get("errorType") or "no reason was given")

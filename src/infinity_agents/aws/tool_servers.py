@@ -32,7 +32,7 @@ from ..rap.server import ToolServer, Undelivered
 from ..settings import ToolServerEnvironment
 from ..wire import rap
 from ..wire.traces import current_trace, following, trace_of
-from .http_events import BadBody, HttpRequest, request_of
+from .http_events import BadBody, HttpRequest, NoRequest, request_of, seen
 from .sandbox import Sandbox
 
 MAX_PAYLOAD = 1024 * 1024
@@ -91,6 +91,8 @@ def signed(clients: AwsClients) -> Sign:
 
 # ------------------------------------------------------------------------------------- what is handed over
 
+_HANDED_FIELDS = {"base_url", "token", "invocation", "sha256"}
+
 
 @dataclass(frozen=True, slots=True)
 class Handed:
@@ -124,13 +126,16 @@ class Handed:
         return json.dumps(fields).encode()
 
 
-async def handed(event: Mapping[str, Any], payloads: BlobStore | None) -> Handed:
+async def handed(event: object, payloads: BlobStore | None) -> Handed:
     """Return what ``event`` says.
 
     Raises:
+        NoRequest: it is no call that was handed over.
         Misconfigured: it is kept in a bucket, and none is named.
         KeyError: it is not there any more.
     """
+    if not isinstance(event, Mapping) or not {"base_url", "token"} < event.keys() & _HANDED_FIELDS:
+        raise NoRequest(f"a call that was handed over is wanted, and this event {seen(event)}; call the function's URL")
     if "invocation" in event:
         invocation = rap.Invocation.model_validate(event["invocation"])
     elif payloads is None:

@@ -15,14 +15,9 @@ from ..adapters.sqs import SqsDeadLetters, SqsDelayDeadLetters, SqsInputSender, 
 from ..adapters.system import FreshIds, SystemClock
 from ..aws_clients import AwsClients
 from ..errors import Misconfigured, StoreUnavailable
-from ..ports.conversations import ConversationStore
-from ..ports.model import Model
 from ..ports.queues import DeadLetters, InputSender
 from ..rap.callbacks import callback_url
-from ..rap.toolsets import ToolSetConfig, parse_tools_config
 from ..receiving import CallbackReceiver
-from ..runtime.keeper import Keeper
-from ..runtime.services import CallbackUrls
 from ..settings import (
     AgentSettings,
     KeeperEnvironment,
@@ -35,10 +30,15 @@ from ..settings import (
     SlackResponderEnvironment,
 )
 from ..wire.keys import Keyring
-from .telemetry import Telemetry, log_as_json
+from .logs import log_as_json
 
 if TYPE_CHECKING:
     from ..adapters.dsql import DsqlDatabase, Migrated
+    from ..ports.conversations import ConversationStore
+    from ..ports.model import Model
+    from ..rap.toolsets import ToolSetConfig
+    from ..runtime.keeper import Keeper
+    from ..runtime.services import CallbackUrls
     from ..slack.receiver import SlackRequests
     from ..slack.responder import SlackResponder
     from .leading import Leader
@@ -64,6 +64,7 @@ async def leader() -> "Leader":
     from ..runtime import AgentSystem, Services
     from ..tools import built_in
     from .leading import Leader
+    from .telemetry import Telemetry
 
     log_as_json(LeaderEnvironment.FUNCTION)
     environment, clients, clock = LeaderEnvironment.read(os.environ), AwsClients(), SystemClock()
@@ -132,8 +133,10 @@ async def relay() -> tuple[InputSender, Keyring]:
     return SqsInputSender(clients, environment.input_queue_url), await _keyring(clients, environment)
 
 
-async def keeper() -> tuple[Keeper, DeadLetters]:
+async def keeper() -> "tuple[Keeper, DeadLetters]":
     """Return the keeper, and the dead letters that it sees to besides those of the input queue; raise as ``leader``."""
+    from ..runtime.keeper import Keeper
+
     log_as_json(KeeperEnvironment.FUNCTION)
     environment, clients, clock = KeeperEnvironment.read(os.environ), AwsClients(), SystemClock()
     input_url = environment.input_queue_url
@@ -344,13 +347,13 @@ def _database(
     return DsqlDatabase(cluster, clock)
 
 
-def _conversations(environment: LeaderEnvironment | KeeperEnvironment, clients: AwsClients) -> ConversationStore:
+def _conversations(environment: LeaderEnvironment | KeeperEnvironment, clients: AwsClients) -> "ConversationStore":
     from ..adapters.dsql import DsqlConversationStore
 
     return DsqlConversationStore(_database(environment, clients))
 
 
-def _model(model_id: str) -> Model:
+def _model(model_id: str) -> "Model":
     from ..adapters.bedrock import BedrockModel
     from ..adapters.demo_model import DemoModel
     from ..runtime.models import RoutedModels
@@ -365,7 +368,9 @@ def _system_prompt(environment: LeaderEnvironment) -> str:
     return _text_of(environment.system_prompt_path, "SYSTEM_PROMPT_PATH")
 
 
-async def _tool_sets(environment: LeaderEnvironment, state: DynamoStateStore) -> tuple[ToolSetConfig, ...]:
+async def _tool_sets(environment: LeaderEnvironment, state: DynamoStateStore) -> "tuple[ToolSetConfig, ...]":
+    from ..rap.toolsets import parse_tools_config
+
     if environment.tools_config_ddb_key is not None:
         return await state.tools_config(environment.tools_config_ddb_key)
     if environment.tools_config_path is not None:
@@ -386,8 +391,8 @@ def _text_of(path: str, variable: str) -> str:
 
 
 def _callback_urls(
-    environment: LeaderEnvironment, keyring: Keyring, tool_sets: Sequence[ToolSetConfig]
-) -> CallbackUrls:
+    environment: LeaderEnvironment, keyring: Keyring, tool_sets: "Sequence[ToolSetConfig]"
+) -> "CallbackUrls":
     """Return the way to make callback URLs: a server that does not sign its requests gets the public one."""
     signing = {tool_set.id for tool_set in tool_sets if tool_set.auth == "sigv4"}
     public_url = environment.rap_public_callback_url or environment.rap_callback_url

@@ -4,7 +4,7 @@ from ..adapters.anthropic import AnthropicModel
 from ..adapters.bedrock import BedrockModel
 from ..adapters.demo_model import DemoModel
 from ..adapters.openai import OpenAIModel
-from ..errors import Misconfigured
+from ..errors import Misconfigured, without_user
 from ..ports.model import Model
 from ..runtime.models import RoutedModels
 
@@ -46,7 +46,9 @@ def provider_of(name: str, base_url: str | None = None) -> Provider:
     elif name != "demo":
         raise Misconfigured(f"there is no model {name!r}; a model is demo, openai:NAME, anthropic:NAME or bedrock:NAME")
     elif base_url is not None:
-        raise Misconfigured(f"the demo model has no endpoint, and the base URL is {base_url!r}; name a model besides")
+        raise Misconfigured(
+            f"the demo model has no endpoint, and the base URL is {without_user(base_url)!r}; name a model besides"
+        )
     else:
         return DemoModel()
     provider.check()

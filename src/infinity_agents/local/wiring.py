@@ -39,9 +39,9 @@ from ..rap.toolsets import RapToolServers, ToolSetConfig, parse_tools_config
 from ..receiving import CallbackReceiver
 from ..runtime import AgentSystem, Services
 from ..runtime.keeper import Keeper
-from ..runtime.large_values import sendable
 from ..settings import AgentSettings
 from ..tools import built_in
+from ..wire.large_values import sendable
 from .callbacks import HOST, PATH, serving
 from .host import Host, HostSettings
 from .identity import Identity

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from ..conversation.content import JsonObject, plain_text
-from ..errors import Misconfigured, Undecodable
+from ..errors import Misconfigured, Undecodable, without_user
 from ..ports.http import HttpClient, HttpResponse, HttpUnreachable
 from ..wire import rap
 from ..wire.inputs import explain
@@ -82,7 +82,7 @@ async def check(
     try:
         rap.secure_url(url)
     except ValueError as error:
-        raise Misconfigured(f"the URL {url!r} of a tool server: {error}") from error
+        raise Misconfigured(f"the URL {without_user(url)!r} of a tool server: {error}") from error
     async with _listening() as listener:
         checking = _Check(url.rstrip("/"), http, auth, listener, patience, settle)
         return await checking.run(examples or {})
@@ -130,7 +130,8 @@ class _Check:
             for rule in ("unknown-tool", "bad-arguments", "done-once", "malformed-bodies", "oversize"):
                 self._found(rule, "skipped", "there is no endpoint to send to")
         else:
-            await asyncio.gather(self._unknown_tool(endpoint), self._tools(endpoint, tools, chosen))
+            await self._unknown_tool(endpoint)
+            await self._tools(endpoint, tools, chosen)
             await self._malformed(endpoint)
             await self._oversize(endpoint)
         await self._cancel_what_is_left()
@@ -243,7 +244,7 @@ class _Check:
         try:
             is_own = rap.origin(endpoint) == rap.origin(self.url)
         except ValueError as error:
-            self._found("endpoint", "broken", f"{endpoint!r}: {error}")
+            self._found("endpoint", "broken", f"{without_user(endpoint)!r}: {error}")
             return None
         self._judge("endpoint", is_own, f"{endpoint} for a server at {self.url}")
         return endpoint if is_own else None
@@ -271,14 +272,19 @@ class _Check:
         if not chosen:
             reason = "no tool says readOnly or idempotent and can be called as it is; give example arguments for one"
             self._found("done-once", "skipped", reason)
-        bad = {tool.name: wrong for tool in tools if tool.name in chosen and (wrong := _wrong(tool.input_schema))}
+        bad = {
+            tool.name: wrong
+            for tool in tools
+            if tool.name in chosen and (wrong := _wrong(tool.input_schema)) is not None
+        }
         if not bad:
             reason = "no tool that may be called has a schema that arguments could break; give example arguments"
             self._found("bad-arguments", "skipped", reason)
-        await asyncio.gather(
-            *(self._done_once(endpoint, name, arguments) for name, arguments in chosen.items()),
-            *(self._bad_arguments(endpoint, name, arguments) for name, arguments in bad.items()),
-        )
+        # One after the other: a server whose every request may start a process should not be judged by many at once.
+        for name, arguments in chosen.items():
+            await self._done_once(endpoint, name, arguments)
+        for name, arguments in bad.items():
+            await self._bad_arguments(endpoint, name, arguments)
 
     async def _bad_arguments(self, endpoint: str, name: str, arguments: JsonObject) -> None:
         self._judge_refusal("bad-arguments", await self._call(endpoint, name, arguments))
@@ -290,7 +296,9 @@ class _Check:
         if not called.is_taken:
             self._found("done-once", "skipped", f"{name}: the invocation was not taken")
         elif results:
-            self._judge("done-once", results == 1, f"{name}: {results} result(s) for {len(called.answers)} posts")
+            seen = f"{name}: {results} result(s) for {len(called.answers)} posts"
+            error = called.heard.results[0].is_error and plain_text(called.heard.results[0].parts)[:200]
+            self._judge("done-once", results == 1, f"{seen}, and it is an error: {error!r}" if error else seen)
         elif called.heard.callbacks:
             self._found("done-once", "skipped", f"{name}: it asks a person first")
         else:

@@ -15,7 +15,7 @@ from ..ports.clock import Clock
 from ..ports.http import HttpClient, HttpResponse, HttpUnreachable
 from ..ports.tool import CallContext, SliceContext, ToolSpec
 from ..wire import rap
-from ..wire.inputs import mended_json
+from ..wire.codecs import mended_json
 from ..wire.traces import current_trace
 from .callbacks import token_in
 from .display_script import evaluate

@@ -1,14 +1,14 @@
 """Arguments of a call: read and checked before anything runs."""
 
 import json
-import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
 from ..conversation.content import JsonObject, shown
 from ..errors import TellModel
-from ..wire.inputs import mended_json, parse_json
+from ..wire.codecs import mended_json
+from ..wire.inputs import parse_json
 
 _TOLD = 5
 
@@ -39,15 +39,12 @@ def check_arguments(name: str, schema: Mapping[str, Any], arguments: JsonObject)
     Raises:
         TellModel: they do not; the text names each field and what was expected there.
     """
-    # Imported on the first call of a tool: a slice without one need not pay for it.
-    from referencing.exceptions import Unresolvable  # noqa: PLC0415
-
-    validator = _validator(json.dumps(schema, sort_keys=True))
     try:
+        validator = _validator(json.dumps(schema, sort_keys=True))
         errors = sorted(validator.iter_errors(arguments), key=lambda error: list(map(str, error.absolute_path)))
-    except (re.error, RecursionError, Unresolvable) as error:
-        # The schema was checked when it was discovered; what can still be wrong is what it refers to.
-        raise TellModel(f"The schema of {name} cannot be used: {type(error).__name__}: {error}") from error
+    except Exception as error:
+        told = _short(f"{type(error).__name__}: {error}")
+        raise TellModel(f"The schema of {name} cannot be used: {told}. Nothing was run.") from error
     if errors:
         told = "; ".join(
             f"{'.'.join(str(step) for step in error.absolute_path) or 'arguments'}: {_short(error.message)}"

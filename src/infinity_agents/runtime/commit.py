@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 
+from ..conversation.effects import PlannedEffect, SendInput
+from ..conversation.history import Entry, EventEntry, ToolResultEntry, UserEntry
 from ..conversation.slice import Slice
 from ..ports.conversations import Commit, SpawnedThread
-from .large_values import LargeValues
+from ..wire.large_values import LargeValues
 from .retry import against_store
 from .services import Run
 
@@ -16,8 +18,7 @@ async def commit(run: Run, slice_: Slice, *, performed_through: int) -> bool:
         FenceLost: another step wrote this version of the thread first.
         StoreUnavailable: the store could not be reached, or does not say whether it wrote.
     """
-    large = LargeValues(run.services.settings.inline_bytes)
-    large.out_of_slice(slice_)
+    large = _without_large_values(slice_, run.services.settings.inline_bytes)
     if large.values:
         run.round_trips["blobs"] += len(large.values)
         await large.keep(run.services.blobs)
@@ -45,3 +46,33 @@ async def commit(run: Run, slice_: Slice, *, performed_through: int) -> bool:
     # The writer's token makes the repeat of a commit whose outcome is unknown harmless.
     await against_store(run, "conversations", lambda: run.services.conversations.commit(written))
     return not large.values
+
+
+def _without_large_values(slice_: Slice, inline_bytes: int) -> LargeValues:
+    """Leave references in the slice in place of what is over ``inline_bytes``, and return that."""
+    large = LargeValues(inline_bytes)
+    slice_.new_entries = [_out_of_entry(large, entry) for entry in slice_.new_entries]
+    slice_.deferred = [
+        replace(delivery, message=large.out_of_message(delivery.message)) for delivery in slice_.deferred
+    ]
+    slice_.effects = [_out_of_effect(large, planned) for planned in slice_.effects]
+    return large
+
+
+def _out_of_effect(large: LargeValues, planned: PlannedEffect) -> PlannedEffect:
+    if not isinstance(planned.effect, SendInput):
+        return planned
+    message = large.out_of_message(planned.effect.message)
+    return planned if message is planned.effect.message else replace(planned, effect=SendInput(message))
+
+
+def _out_of_entry(large: LargeValues, entry: Entry) -> Entry:
+    match entry:
+        case UserEntry(content=parts):
+            taken = large.out_of(parts)
+            return entry if taken is parts else replace(entry, content=taken)
+        case ToolResultEntry(result=result) | EventEntry(result=result):
+            taken = large.out_of(result.content)
+            return entry if taken is result.content else replace(entry, result=replace(result, content=taken))
+        case _:
+            return entry

@@ -24,8 +24,8 @@ from ..conversation.outputs import Output, spoken
 from ..conversation.threads import Thread
 from ..errors import Redeliver, Reject, TellModel, ToolUnreachable
 from ..wire.inputs import encode
+from ..wire.large_values import sendable
 from ..wire.traces import traced
-from .large_values import sendable
 from .retry import against_store
 from .services import Run, is_wanted
 

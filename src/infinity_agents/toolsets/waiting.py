@@ -36,6 +36,10 @@ class Waiting:
         await records.put(_of_thread(self.thread_id), self.call_id, {"about": self.about}, kept=KEPT)
         await records.put(self.about, f"{self.thread_id} {self.call_id}", record, kept=KEPT)
 
+    async def lasts(self, records: RecordTable) -> bool:
+        """Return whether it is found still: that ends when the call is answered, or when nobody wants it any more."""
+        return await records.get(self.about, f"{self.thread_id} {self.call_id}") is not None
+
     async def delete(self, records: RecordTable) -> None:
         """Have it found no more."""
         await records.delete(self.about, f"{self.thread_id} {self.call_id}")

@@ -11,7 +11,8 @@ from pydantic import Field, TypeAdapter, ValidationError
 from ..conversation import ids, messages
 from ..conversation.content import Blob, Document, Image, Part, Text, without_surrogates
 from ..conversation.messages import Delivery, InputMessage, UserContent
-from ..errors import Undecodable, Unproven
+from ..errors import Undecodable, Unproven, without_user
+from .codecs import adapter_of, mended_json
 from .keys import Keyring
 
 _PURPOSE = "input-message"
@@ -20,12 +21,11 @@ _SHA256 = re.compile("[0-9a-f]{64}")
 _INNER = {"parts": "parts", "tool_result": "content"}
 """The field of a content, by its type, that is a list of parts."""
 
-_Content = Annotated[messages.Content, Field(discriminator="type")]
-_Synthetic = Annotated[messages.Synthetic, Field(discriminator="type")]
-_content: TypeAdapter[Any] = TypeAdapter(_Content)
-_part: TypeAdapter[Any] = TypeAdapter(Annotated[Part, Field(discriminator="type")])
-_synthetic: TypeAdapter[Any] = TypeAdapter(_Synthetic)
-_message: TypeAdapter[InputMessage] = TypeAdapter(InputMessage)
+
+_content = adapter_of(Annotated[messages.Content, Field(discriminator="type")])
+_part = adapter_of(Annotated[Part, Field(discriminator="type")])
+_synthetic = adapter_of(Annotated[messages.Synthetic, Field(discriminator="type")])
+_message = adapter_of(InputMessage)
 
 _FROM_ANYONE = (*UserContent.__args__, messages.UserChoiceResponse)
 
@@ -84,11 +84,11 @@ def _parse(fields: dict[str, Any]) -> InputMessage:
         # An old spelling: the bare tag of a subscription event, whose call the tag then does not name.
         fields = {**fields, "synthetic": {"type": "subscription_event", "tool_call_id": synthetic}}
     if isinstance(fields.get("synthetic"), dict):
-        fields = {**fields, "synthetic": _tagged(_synthetic, fields["synthetic"], "synthetic")}
+        fields = {**fields, "synthetic": _tagged(_synthetic(), fields["synthetic"], "synthetic")}
     if isinstance(fields.get("content"), dict):
         fields = {**fields, "content": _parse_content(fields["content"])}
     try:
-        return _message.validate_python(fields)
+        return cast("InputMessage", _message().validate_python(fields))
     except ValidationError as error:
         raise Undecodable(f"not an input message: {explain(error)}") from error
 
@@ -98,9 +98,9 @@ def _parse_content(content: dict[str, Any]) -> Any:
     tag = content.get("type")
     field = _INNER.get(tag) if isinstance(tag, str) else None
     if field is not None and isinstance(content.get(field), list):
-        read = [_tagged(_part, item, f"content.{field}.{index}") for index, item in enumerate(content[field])]
+        read = [_tagged(_part(), item, f"content.{field}.{index}") for index, item in enumerate(content[field])]
         content = {**content, field: tuple(read)}
-    return _tagged(_content, content, "content")
+    return _tagged(_content(), content, "content")
 
 
 def _tagged(adapter: TypeAdapter[Any], value: Any, where: str) -> Any:
@@ -118,7 +118,7 @@ def explain(error: ValidationError, limit: int = 3) -> str:
     """Return what is wrong in one line: each field's path, and what was expected there."""
     problems = error.errors(include_url=False, include_context=False)
     told = [
-        f"{'.'.join(str(step) for step in problem['loc'])}: {problem['msg']}".removeprefix(": ")
+        f"{'.'.join(str(step) for step in problem['loc'])}: {_clipped(problem['msg'])}".removeprefix(": ")
         + ("" if isinstance(problem["input"], dict | list) else f", got {_short(problem['input'])}")
         for problem in problems[:limit]
     ]
@@ -126,8 +126,13 @@ def explain(error: ValidationError, limit: int = 3) -> str:
     return without_surrogates("; ".join(told)) + more
 
 
+def _clipped(text: str) -> str:
+    # What was sent may stand in the middle of it.
+    return text if len(text) <= 400 else f"{text[:200]} ... {text[-200:]}"
+
+
 def _short(value: object) -> str:
-    text = repr(value)
+    text = repr(without_user(value) if isinstance(value, str) else value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
@@ -138,7 +143,7 @@ def parse_json(text: str) -> Any:
         ValueError: it is not JSON; NaN and numbers beyond a float's range are none either.
         RecursionError: it is nested more than 100 levels deep.
     """
-    value = json.loads(text, parse_constant=_finite, parse_float=_finite)
+    value = json.loads(text, parse_constant=finite, parse_float=finite)
     level = [value]
     for _ in range(_DEEPEST):
         level = [item for outer in level for item in _items(outer)]
@@ -153,21 +158,15 @@ def _items(value: Any) -> Any:
     return value if isinstance(value, list) else ()
 
 
-def _finite(spelt: str) -> float:
+def finite(spelt: str) -> float:
+    """Return the number that ``spelt`` is.
+
+    Raises:
+        ValueError: it is infinite, or none: JSON has no word for it, so it could not be passed on.
+    """
     value = float(spelt)
     if not math.isfinite(value):
         raise ValueError(f"the number {spelt[:40]} is out of range")
-    return value
-
-
-def mended_json(value: Any) -> Any:
-    """Return the JSON value with each lone surrogate in its texts replaced: nothing can store or send one."""
-    if isinstance(value, str):
-        return without_surrogates(value)
-    if isinstance(value, list | tuple):
-        return [mended_json(item) for item in value]
-    if isinstance(value, dict):
-        return {without_surrogates(key): mended_json(item) for key, item in value.items()}
     return value
 
 
@@ -195,7 +194,7 @@ def redriven(body: str, queue_id: str) -> str:
 
 def to_json(message: InputMessage) -> dict[str, Any]:
     """Return the fields of ``message`` as JSON values, without those that are absent."""
-    fields = cast("dict[str, Any]", _message.dump_python(message, mode="json", exclude_none=True))
+    fields = cast("dict[str, Any]", _message().dump_python(message, mode="json", exclude_none=True))
     if not message.subscription:
         fields.pop("subscription")
     return fields
@@ -203,7 +202,7 @@ def to_json(message: InputMessage) -> dict[str, Any]:
 
 def from_json(fields: dict[str, Any]) -> InputMessage:
     """Return the message that ``to_json`` gave these fields."""
-    return _message.validate_python(fields)
+    return cast("InputMessage", _message().validate_python(fields))
 
 
 def _canonical(fields: dict[str, Any]) -> bytes:
@@ -212,9 +211,9 @@ def _canonical(fields: dict[str, Any]) -> bytes:
 
 def content_to_json(content: Text | Image | Document | Blob | messages.Parts) -> dict[str, Any]:
     """Return one content as JSON values: what a blob keeps."""
-    return cast("dict[str, Any]", _content.dump_python(content, mode="json", exclude_none=True))
+    return cast("dict[str, Any]", _content().dump_python(content, mode="json", exclude_none=True))
 
 
 def content_from_json(fields: Any) -> Any:
     """Return the content that ``content_to_json`` gave these fields."""
-    return _content.validate_python(fields)
+    return _content().validate_python(fields)

@@ -23,7 +23,7 @@ class Keyring:
         """Read ``keyid:secret``, several by comma; the first signs.
 
         Raises:
-            Misconfigured: a part is not ``keyid:secret``, or its secret is shorter than 16 characters.
+            Misconfigured: a part is not ``keyid:secret``, or its secret is shorter than 16 characters or no text.
         """
         keys: dict[str, bytes] = {}
         for number, part in enumerate(setting.split(","), start=1):
@@ -37,7 +37,10 @@ class Keyring:
                 raise Misconfigured(f"{_SETTING}: the secret of key {key_id!r} must have at least 16 characters")
             if key_id in keys:
                 raise Misconfigured(f"{_SETTING}: the key id {key_id!r} stands there twice")
-            keys[key_id] = secret.encode()
+            try:
+                keys[key_id] = secret.encode()
+            except UnicodeEncodeError as error:
+                raise Misconfigured(f"{_SETTING}: the secret of key {key_id!r} must be text in UTF-8") from error
         return cls(keys)
 
     def sign(self, purpose: str, message: bytes) -> str:

@@ -1,10 +1,19 @@
 """Output queue messages as JSON."""
 
 import json
-from typing import Any
+from typing import Any, cast
+
+from pydantic import ValidationError
 
 from ..conversation.outputs import Output
-from .inputs import mended_json
+from ..errors import Undecodable
+from .codecs import adapter_of, mended_json
+from .inputs import explain
+
+_ALWAYS = ("type", "text", "metadata", "group_id", "thread_id", "output_id", "seq")
+"""The fields that every output has; all others are its details."""
+
+_output = adapter_of(Output)
 
 
 def to_json(output: Output) -> dict[str, Any]:
@@ -29,16 +38,19 @@ def encode(output: Output) -> str:
 
 
 def decode(text: str) -> Output:
-    """Return the output that ``encode`` gave this text."""
-    fields = json.loads(text)
-    seq = fields.pop("seq")
-    return Output(
-        type=fields.pop("type"),
-        text=fields.pop("text"),
-        metadata=fields.pop("metadata"),
-        group_id=fields.pop("group_id"),
-        thread_id=fields.pop("thread_id"),
-        output_id=fields.pop("output_id"),
-        seq=(seq[0], seq[1]),
-        details=fields or None,
-    )
+    """Return the output that ``encode`` gave this text.
+
+    Raises:
+        Undecodable: it is none; the text names the field.
+    """
+    try:
+        fields = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Undecodable(f"not an output: not JSON: {error}") from error
+    if not isinstance(fields, dict):
+        raise Undecodable(f"not an output: must be a JSON object, not {type(fields).__name__}")
+    always = {name: fields.pop(name) for name in _ALWAYS if name in fields}
+    try:
+        return cast("Output", _output().validate_python({**always, "details": fields or None}))
+    except ValidationError as error:
+        raise Undecodable(f"not an output: {explain(error)}") from error

@@ -5,7 +5,7 @@ import binascii
 import ipaddress
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, cast
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -14,7 +14,6 @@ from pydantic import (
     ConfigDict,
     Field,
     StringConstraints,
-    TypeAdapter,
     ValidationError,
     field_validator,
     model_validator,
@@ -24,7 +23,8 @@ from pydantic.alias_generators import to_camel
 from ..conversation.content import Image, Text
 from ..conversation.history import INJECTED_CALL
 from ..errors import Misconfigured, Undecodable
-from .inputs import explain, mended_json
+from .codecs import adapter_of, mended_json
+from .inputs import explain, finite
 
 DISCOVERY_PATH = "/.well-known/rap-toolset"
 INVOKE_PATH = "/invoke"
@@ -54,7 +54,12 @@ def origin(url: str) -> str:
     if "@" in parts.netloc:
         raise ValueError("a URL must not contain a user name or password")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    return f"{parts.scheme}://{host}:{parts.port or _DEFAULT_PORTS[parts.scheme]}"
+    try:
+        port = parts.port
+    except ValueError:
+        # The parser's own text repeats the port, which may be a part of a password.
+        raise ValueError("a URL's port must be a number up to 65535") from None
+    return f"{parts.scheme}://{host}:{port or _DEFAULT_PORTS[parts.scheme]}"
 
 
 def secure_url(url: str) -> str:
@@ -93,10 +98,11 @@ def parse_json(body: bytes) -> Any:
     """Return the JSON value of ``body``; lone surrogates in its texts are replaced.
 
     Raises:
-        Undecodable: it is not UTF-8, not JSON, or nested more than 64 deep.
+        Undecodable: it is not UTF-8, not JSON (NaN and numbers beyond a float's range are none), or nested more than
+            64 deep.
     """
     try:
-        value = mended_json(json.loads(body.decode(), parse_constant=_refuse_constant))
+        value = mended_json(json.loads(body.decode(), parse_constant=finite, parse_float=finite))
     except ValueError as error:
         raise Undecodable(f"the body is not JSON in UTF-8: {error}") from error
     except RecursionError as error:
@@ -104,10 +110,6 @@ def parse_json(body: bytes) -> Any:
     if _is_deeper(value, _MAX_DEPTH):
         raise Undecodable(f"the body is nested more than {_MAX_DEPTH} deep")
     return value
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not a JSON number")
 
 
 def _is_deeper(value: Any, levels: int) -> bool:
@@ -121,7 +123,8 @@ _Parsed = TypeVar("_Parsed")
 class _Body(BaseModel):
     """A JSON object. Unknown fields are ignored; null means absent wherever a field may be absent."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+    # Each is built when it is first used: a receiver needs few of them, and all are a good part of its cold start.
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, defer_build=True)
 
     @model_validator(mode="before")
     @classmethod
@@ -409,7 +412,7 @@ class ViewCallback(_Body):
 
 
 Callback = ResultCallback | EventCallback | OauthCallback | ChoiceCallback | ViewCallback
-_callback: TypeAdapter[Callback] = TypeAdapter(Annotated[Callback, Field(discriminator="type")])
+_callback = adapter_of(Annotated[Callback, Field(discriminator="type")])
 
 
 def parse_callback(body: bytes) -> Callback:
@@ -418,7 +421,7 @@ def parse_callback(body: bytes) -> Callback:
     Raises:
         Undecodable: it is none; the text names the field.
     """
-    return _parsed(body, _callback.validate_python, "a callback")
+    return cast("Callback", _parsed(body, _callback().validate_python, "a callback"))
 
 
 # -------------------------------------------------------- lifecycle and choices
@@ -502,14 +505,14 @@ class ImageSegment(_Body):
 
 
 Segment = TextSegment | DiffSegment | ImageSegment
-_segment: TypeAdapter[Segment] = TypeAdapter(Annotated[Segment, Field(discriminator="type")])
+_segment = adapter_of(Annotated[Segment, Field(discriminator="type")])
 
 
 def first_known_segment(display_as: Sequence[Mapping[str, Any]]) -> Segment | None:
     """Return the first segment that this version knows how to show; ``None`` means: show the raw text."""
     for fields in display_as:
         try:
-            return _segment.validate_python(fields)
+            return cast("Segment", _segment().validate_python(fields))
         except ValidationError:
             continue
     return None

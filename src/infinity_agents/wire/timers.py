@@ -2,10 +2,12 @@
 
 import json
 from dataclasses import dataclass
+from typing import cast
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from ..errors import Undecodable
+from .codecs import adapter_of
 from .inputs import explain, parse_json
 
 
@@ -18,7 +20,7 @@ class DelayedMessage:
     dedup_id: str
 
 
-_delayed: TypeAdapter[DelayedMessage] = TypeAdapter(DelayedMessage)
+_delayed = adapter_of(DelayedMessage)
 
 
 def encode(message: DelayedMessage) -> str:
@@ -34,7 +36,7 @@ def decode(text: str) -> DelayedMessage:
         Undecodable: it is not such a message; the text names the field.
     """
     try:
-        return _delayed.validate_python(parse_json(text))
+        return cast("DelayedMessage", _delayed().validate_python(parse_json(text)))
     except ValidationError as error:
         raise Undecodable(f"not a delayed message: {explain(error)}") from error
     except (ValueError, RecursionError) as error:

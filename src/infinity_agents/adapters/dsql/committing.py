@@ -8,6 +8,7 @@ from typing import Final
 from ...conversation.ledger import ACTIVE_STATES, Call, CallState
 from ...conversation.threads import Thread
 from ...ports.conversations import Commit, SpawnedThread
+from ...wire import codecs
 from ...wire import history as stored
 from .database import Parameters, Statement, micros
 from .statements import key, named_statements
@@ -97,7 +98,7 @@ def _written(commit: Commit) -> Iterator[tuple[str, list[Parameters]]]:
     yield (
         "summary",
         [
-            {"thread_id": summary.thread_id, "up_to": summary.up_to, "body": stored.values.encode(summary.text)}
+            {"thread_id": summary.thread_id, "up_to": summary.up_to, "body": codecs.values.encode(summary.text)}
             for summary in commit.summaries
         ],
     )

@@ -9,6 +9,7 @@ from ...conversation.effects import PlannedEffect
 from ...conversation.history import Summary
 from ...conversation.lineage import Lineage
 from ...ports.conversations import LoadRequest, Snapshot
+from ...wire import codecs
 from ...wire import history as stored
 from .database import Parameters, micros, moment
 from .statements import key, named_statements
@@ -48,7 +49,7 @@ def snapshot_of(rows: list[tuple[Any, ...]], request: LoadRequest) -> Snapshot |
     ((recent_slices, person_heard_at, inherited, record),) = by_kind[_THREAD]
     thread = stored.threads.decode(record)
     roots = [stored.threads.decode(body) for *_, body in by_kind[_ROOT]]
-    summaries = [Summary(author, up_to, stored.values.decode(body)) for up_to, _, author, body in by_kind[_SUMMARY]]
+    summaries = [Summary(author, up_to, codecs.values.decode(body)) for up_to, _, author, body in by_kind[_SUMMARY]]
     summary = summaries[0] if summaries else None
     deferred = tuple(
         replace(stored.deliveries.decode(body), deferred_as=(version, ordinal))

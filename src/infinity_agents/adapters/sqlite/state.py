@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...ports.state import StateItem
-from ...wire import history as stored
+from ...wire import codecs
 from .database import SqliteDatabase
 
 
@@ -44,7 +44,7 @@ class SqliteStateStore:
             item,
             key,
             version,
-            None if value is None else stored.values.encode(value),
+            None if value is None else codecs.values.encode(value),
         )
 
     async def copies(self, thread_id: str, item: StateItem) -> Mapping[str, Mapping[str, Any]]:
@@ -61,7 +61,7 @@ class SqliteStateStore:
             thread_id,
             view_type,
             at,
-            stored.values.encode(content),
+            codecs.values.encode(content),
         )
 
     async def views(self, thread_id: str) -> Mapping[str, Any]:
@@ -70,7 +70,7 @@ class SqliteStateStore:
 
     async def put_manifests(self, session_id: str, manifests: Mapping[str, Any]) -> None:
         """Cache what discovery found for a session."""
-        self._write("INSERT OR REPLACE INTO manifests VALUES (?, ?)", session_id, stored.values.encode(manifests))
+        self._write("INSERT OR REPLACE INTO manifests VALUES (?, ?)", session_id, codecs.values.encode(manifests))
 
     async def manifests(self, session_id: str) -> Mapping[str, Any] | None:
         """Return the cached discovery of the session, or ``None``."""
@@ -78,7 +78,7 @@ class SqliteStateStore:
 
     async def put_latest_manifest(self, tool_set: str, manifest: Mapping[str, Any]) -> None:
         """Keep the newest manifest of a tool set."""
-        self._write("INSERT OR REPLACE INTO latest_manifests VALUES (?, ?)", tool_set, stored.values.encode(manifest))
+        self._write("INSERT OR REPLACE INTO latest_manifests VALUES (?, ?)", tool_set, codecs.values.encode(manifest))
 
     async def latest_manifest(self, tool_set: str) -> Mapping[str, Any] | None:
         """Return the newest manifest that was ever fetched from the tool set, or ``None``."""
@@ -91,4 +91,4 @@ class SqliteStateStore:
     def _values(self, sql: str, *values: object) -> dict[str, Any]:
         with self._database.read() as connection:
             rows = connection.execute(sql, values).fetchall()
-        return {key: stored.values.decode(text) for key, text in rows}
+        return {key: codecs.values.decode(text) for key, text in rows}

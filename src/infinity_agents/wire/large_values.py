@@ -8,14 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from ..conversation.content import Blob, Document, Image, Part, Text, without_surrogates
-from ..conversation.effects import PlannedEffect, SendInput
-from ..conversation.history import Entry, EventEntry, ToolResultEntry, UserEntry
 from ..conversation.messages import InputMessage, Parts, ToolResult
-from ..conversation.slice import Slice
 from ..ports.blobs import BlobStore
 from ..ports.queues import MAX_BODY
-from ..wire.inputs import content_to_json, encode
-from ..wire.keys import Keyring
+from .inputs import content_to_json, encode
+from .keys import Keyring
 
 
 async def sendable(message: InputMessage, *, keyring: Keyring | None, blobs: BlobStore, inline_bytes: int) -> str:
@@ -55,24 +52,16 @@ class LargeValues:
         self._limit = limit
         self.values: dict[str, bytes] = {}
 
-    def out_of_slice(self, slice_: Slice) -> None:
-        """Take the large values out of everything that ``slice_`` will write."""
-        slice_.new_entries = [self._out_of_entry(entry) for entry in slice_.new_entries]
-        slice_.deferred = [
-            replace(delivery, message=self.out_of_message(delivery.message)) for delivery in slice_.deferred
-        ]
-        slice_.effects = [self._out_of_effect(planned) for planned in slice_.effects]
-
     def out_of_message(self, message: InputMessage) -> InputMessage:
         """Return ``message`` with references in place of its large parts."""
         content: Any = message.content
         match content:
             case Parts(parts=parts):
-                content = replace(content, parts=self._out_of(parts))
+                content = replace(content, parts=self.out_of(parts))
             case ToolResult(content=parts):
-                content = replace(content, content=self._out_of(parts))
+                content = replace(content, content=self.out_of(parts))
             case Text() | Image() | Document():
-                (content,) = self._out_of((content,))
+                (content,) = self.out_of((content,))
             case _:
                 pass
         return message if content is message.content else replace(message, content=content)
@@ -81,24 +70,8 @@ class LargeValues:
         """Put every collected value into the blob store, all at once."""
         await asyncio.gather(*(blobs.put(key, value) for key, value in self.values.items()))
 
-    def _out_of_effect(self, planned: PlannedEffect) -> PlannedEffect:
-        if not isinstance(planned.effect, SendInput):
-            return planned
-        message = self.out_of_message(planned.effect.message)
-        return planned if message is planned.effect.message else replace(planned, effect=SendInput(message))
-
-    def _out_of_entry(self, entry: Entry) -> Entry:
-        match entry:
-            case UserEntry(content=parts):
-                taken = self._out_of(parts)
-                return entry if taken is parts else replace(entry, content=taken)
-            case ToolResultEntry(result=result) | EventEntry(result=result):
-                taken = self._out_of(result.content)
-                return entry if taken is result.content else replace(entry, result=replace(result, content=taken))
-            case _:
-                return entry
-
-    def _out_of(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    def out_of(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        """Return ``parts`` with references in place of the large ones."""
         # Many parts that are small each may still be too much for one row together.
         limit = self._limit if sum(map(_weight, parts)) <= 2 * self._limit else self._limit // len(parts)
         if all(isinstance(part, Blob) or _weight(part) <= limit for part in parts):
