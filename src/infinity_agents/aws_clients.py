@@ -207,12 +207,15 @@ def _raise_for(what: str, error: Exception) -> NoReturn:
         exceptions.NoCredentialsError,
         exceptions.PartialCredentialsError,
         exceptions.NoRegionError,
+        exceptions.InvalidRegionError,
         exceptions.ProfileNotFound,
         exceptions.ConfigParseError,
         exceptions.SSOError,
+        exceptions.TokenRetrievalError,
         exceptions.UnknownServiceError,
         exceptions.DataNotFoundError,
     )
     if isinstance(error, unset):
-        raise Misconfigured(f"{what}: {error}; set AWS_REGION and credentials, or AWS_PROFILE") from error
+        told = str(error).rstrip(".")
+        raise Misconfigured(f"{what}: {told}; set AWS_REGION and credentials, or AWS_PROFILE") from error
     raise StoreUnavailable(f"{what}: {error}") from error

@@ -1,10 +1,21 @@
 """A conversation on a screen of the tests' own, which may be slow to draw."""
 
 import asyncio
+import io
+import os
+import termios
 
 import pytest
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.input.vt100 import Vt100Input
+from prompt_toolkit.output.vt100 import Vt100_Output
+from rich.console import Console
+from rich.text import Text
 
 from infinity_agents.cli.chat import Chat
+from infinity_agents.cli.screens import Terminal
 from infinity_agents.conversation.events import Skipped, StepFinished, TextStreamed
 from infinity_agents.local.wiring import LocalAgent
 
@@ -104,3 +115,51 @@ async def _interrupted(screen):
             await chat.finish()
     finally:
         await agent.aclose()
+
+
+class Watched(io.StringIO):
+    """Takes what is shown, and notes for each piece whether the terminal would echo what is typed just then."""
+
+    def __init__(self, terminal):
+        super().__init__()
+        self.terminal = terminal
+        self.echoed = []
+
+    def write(self, text):
+        self.echoed.append(bool(termios.tcgetattr(self.terminal)[3] & termios.ECHO))
+        return super().write(text)
+
+
+@pytest.fixture
+def tty():
+    """A terminal of the test's own, to read what is typed from."""
+    master, slave = os.openpty()
+    with os.fdopen(slave, "r") as opened:
+        yield opened
+    os.close(master)
+
+
+async def test_what_is_typed_while_something_is_shown_is_not_written_into_the_midst_of_it(tty):
+    watched = Watched(tty.fileno())
+    output = Vt100_Output(io.StringIO(), lambda: Size(rows=24, columns=80), enable_cpr=False)
+    with create_app_session(input=Vt100Input(tty), output=output):
+        screen, session = Terminal(Console(file=watched)), PromptSession("> ")
+        begun = asyncio.Event()
+        typing = asyncio.create_task(session.prompt_async(pre_run=begun.set))
+        await begun.wait()
+        # The terminal is the prompt's from its first turn on.
+        await asyncio.sleep(0)
+        await screen.put(Text("a row"))
+        await screen.stream("a second row\nand the beginning of ")
+        await screen.stream("a third")
+        await screen.end_stream()
+        assert session.app.is_running
+        typing.cancel()
+        await asyncio.wait({typing})
+    assert [row.strip() for row in watched.getvalue().splitlines()] == [
+        "a row",
+        "a second row",
+        "and the beginning of a third",
+    ]
+    assert watched.echoed
+    assert not any(watched.echoed)

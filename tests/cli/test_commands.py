@@ -157,11 +157,59 @@ def test_a_script_sends_from_standard_input_under_an_id_of_its_own(infinity, pla
     ("arguments", "told"),
     [
         (["main", "  "], "there is nothing to say"),
-        (["my thread", "hello"], "group_id 'my thread' must be 1 to 128 letters"),
+        (["main", "hello", "--id", ""], "it is empty; give one"),
+        (["main", "hello", "--id", "\udcff"], "'\\udcff' is no text in UTF-8"),
+        (["my thread", "hello"], "'my thread' cannot be a thread"),
     ],
 )
-def test_what_cannot_be_sent_is_told(infinity, arguments, told):
-    assert told in " ".join(infinity("send", *arguments, code=2 if "nothing" in told else 1).output.split())
+def test_what_cannot_be_sent_is_told(infinity, place, arguments, told):
+    assert told in " ".join(infinity("send", *arguments, code=2).output.split())
+    assert list(place.iterdir()) == []
+
+
+# What a stranger types.
+
+WRONG = ["", " ", "\udcff", "größe", "a" * 5000]
+
+
+@pytest.mark.parametrize("name", WRONG, ids=map(ascii, range(len(WRONG))))
+@pytest.mark.parametrize(
+    "command", [["show"], ["tail", "--no-follow"], ["threads"], ["send", "--id", "x", "--", "hello"], ["chat"]]
+)
+def test_what_no_thread_can_be_called_is_told_the_same_everywhere(infinity, play, command, name):
+    play("hello")
+    first, *others = command
+    told = infinity(first, name, *others, code=2, stdin="").stderr
+    assert " cannot be a thread: its name has 1 to 128 letters" in told
+    assert len(told) < 600
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["dead-letters", "show", "\udcff"],
+        ["dead-letters", "redrive", "\udcff"],
+        ["dead-letters", "discard", "good", ""],
+        ["chat", "--model", ""],
+        ["chat", "--base-url", " "],
+        ["serve", "--model", "\udcff"],
+        ["serve", "--config", ""],
+        ["threads", "--file", ""],
+        ["threads", "--stack", "s", "--agent", ""],
+    ],
+)
+def test_what_is_empty_or_no_text_is_refused_before_anything_is_done(infinity, place, command):
+    told = " ".join(infinity(*command, code=2, stdin="").output.replace("│", " ").split())
+    assert "it is empty; give" in told or "is no text in UTF-8" in told
+    assert list(place.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [str(2**31), str(2**63), str(10**30)])
+def test_a_number_that_no_database_takes_is_as_good_as_the_largest(infinity, play, number):
+    play("hello")
+    assert infinity("tail", "--no-follow", "--since", number).stdout == ""
+    assert "main" in infinity("threads", "--limit", number).stdout
+    assert "hello" in infinity("show", "main", "--at", number).stdout
 
 
 # Tail.

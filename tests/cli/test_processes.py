@@ -2,10 +2,14 @@
 
 import contextlib
 import json
+import shlex
 import signal
 import sqlite3
+import subprocess
 
 import pytest
+
+from .conftest import INFINITY, environment
 
 
 def test_serve_send_and_tail(start, infinity, odd_tools):
@@ -46,3 +50,22 @@ def test_a_host_finishes_what_runs_and_stops(start, infinity, slow_model, number
     (document,) = [json.loads(line) for line in host.stdout.splitlines()]
     assert (document["thread_id"], document["outcome"], document["did"]) == ("main", "completed", ["said"])
     assert "the end" in infinity("show", "main").stdout
+
+
+def test_a_reader_that_goes_away_and_a_full_disk_make_no_traceback(infinity, place):
+    infinity("send", "main", "hello")
+    full = subprocess.run(
+        ["sh", "-c", f"{shlex.join(INFINITY)} threads > /dev/full"],
+        env=environment(),
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert full.returncode == 1
+    assert full.stderr == (
+        "error: what is printed cannot be written (No space left on device); what was asked for may be done\n"
+    )
+    gone = subprocess.run(
+        ["sh", "-c", f"{shlex.join(INFINITY)} --help | true"], env=environment(), check=False, capture_output=True
+    )
+    assert gone.stderr == b""

@@ -4,11 +4,15 @@ import contextlib
 import json
 import threading
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
+from botocore.stub import Stubber
 
 from infinity_agents.aws.deployed import DeployedAgent
+from infinity_agents.aws_clients import AwsClients
 from infinity_agents.conversation.messages import InputMessage, UserChoiceRequired
+from infinity_agents.errors import Misconfigured
 from infinity_agents.settings import AgentOutputs
 from infinity_agents.testing.aws import Fault
 from infinity_agents.wire import inputs
@@ -16,6 +20,10 @@ from tests.aws.conftest import aws, clients, deployed, deployment, fresh_sandbox
 from tests.aws.deployment import KEYRING
 
 __all__ = ["aws", "clients", "deployed", "deployment", "fresh_sandboxes", "pauses", "running_aws"]
+
+
+ENDPOINT = "abc.dsql.us-east-1.on.aws"
+RESOURCES = ("input_url", "output_url", "dead_letter_url", "table", "bucket")
 
 
 def outputs_of(resources, **more):
@@ -208,6 +216,83 @@ def test_without_credentials_it_is_said_how_to_give_some(infinity, my_stack, mon
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
     assert "credentials" in infinity("threads", "--stack", my_stack, code=2).stderr
+
+
+@pytest.mark.parametrize("name", ["", " ", "a b", "1st", "größe", "a" * 129, "\udcff", "arn:aws:s3:::bucket"])
+@pytest.mark.parametrize("command", [["threads"], ["chat"], ["send", "main", "hello"], ["dead-letters", "list"]])
+def test_what_no_stack_can_be_called_is_refused_before_aws_is_asked(infinity, monkeypatch, command, name):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    told = infinity(*command, "--stack", name, code=2).stderr
+    assert f"{name[:100]!r} cannot be the name of a stack" in told
+    assert "`aws cloudformation list-stacks` lists them" in told
+    assert len(told.splitlines()) == 1
+
+
+def test_an_agent_is_found_by_the_arn_of_its_stack(infinity, clients, my_stack):
+    (described,) = clients.client("cloudformation").describe_stacks(StackName=my_stack)["Stacks"]
+    assert "no threads yet" in infinity("threads", "--stack", described["StackId"]).stdout
+
+
+def test_without_a_region_it_is_said_how_to_name_one(infinity, my_stack, monkeypatch, tmp_path):
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    told = infinity("threads", "--stack", my_stack, code=2).stderr
+    assert "You must specify a region; set AWS_REGION" in told
+    monkeypatch.setenv("AWS_REGION", "no region")
+    assert "set AWS_REGION" in infinity("threads", "--stack", my_stack, code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [
+        ("ExpiredToken", "get new credentials, such as by `aws sso login`"),
+        ("AccessDenied", "let them do cloudformation:DescribeStacks"),
+        ("InvalidClientTokenId", "`aws sts get-caller-identity` tells: check them"),
+    ],
+)
+async def test_credentials_that_do_not_do_are_told_with_the_remedy(code, remedy):
+    clients = AwsClients(region="us-east-1")
+    with Stubber(clients.client("cloudformation")) as answers:
+        answers.add_client_error("describe_stacks", code, "as AWS says it", http_status_code=403)
+        with pytest.raises(Misconfigured, match=f"{code}: as AWS says it; .*{remedy}"):
+            await DeployedAgent.find("mine", clients=clients)
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [
+        ("CREATE_IN_PROGRESS", "is still being created; wait until that is done"),
+        ("REVIEW_IN_PROGRESS", "is not created yet; deploy it"),
+        ("ROLLBACK_COMPLETE", "could not be created; read its events"),
+        ("DELETE_IN_PROGRESS", "is being deleted"),
+    ],
+)
+async def test_a_stack_in_which_nothing_is_at_work_is_told_with_its_status(status, told):
+    # The stand-in makes and deletes stacks at once.
+    clients = AwsClients(region="us-east-1")
+    stack = {"StackName": "mine", "CreationTime": "2026-11-30T00:00:00Z", "StackStatus": status}
+    with Stubber(clients.client("cloudformation")) as answers:
+        answers.add_response("describe_stacks", {"Stacks": [stack]}, {"StackName": "mine"})
+        with pytest.raises(Misconfigured, match=rf"the stack 'mine' {told}.*\({status}\)"):
+            await DeployedAgent.find("mine", clients=clients)
+
+
+async def test_a_stack_that_is_updated_is_used_meanwhile():
+    clients = AwsClients(region="us-east-1")
+    outputs = outputs_of(SimpleNamespace(**dict.fromkeys(RESOURCES, "https://x")), database_endpoint=ENDPOINT).written(
+        "A"
+    )
+    stack = {
+        "StackName": "mine",
+        "CreationTime": "2026-11-30T00:00:00Z",
+        "StackStatus": "UPDATE_IN_PROGRESS",
+        "Outputs": [{"OutputKey": key, "OutputValue": value} for key, value in outputs.items()],
+    }
+    with Stubber(clients.client("cloudformation")) as answers:
+        answers.add_response("describe_stacks", {"Stacks": [stack]}, {"StackName": "mine"})
+        agent = await DeployedAgent.find("mine", clients=clients)
+    assert agent.found.database_endpoint == ENDPOINT
 
 
 def test_of_several_agents_one_is_to_be_named(infinity, deployment, stack):

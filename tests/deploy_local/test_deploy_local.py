@@ -1,8 +1,10 @@
 """The minimal agent's own template, deployed by the CDK's command line, and its functions run from their packages."""
 
+import json
 import os
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -69,3 +71,38 @@ def test_the_command_line_talks_to_the_stack_by_its_name(stack) -> None:
         [*infinity, "send", "by-name", "hello", "--stack", stack.stack], env=environment, check=True, timeout=60
     )
     assert answer_to(stack, "by-name", "are you there?").startswith("(demo model)")
+
+
+@pytest.fixture(scope="module")
+def over_postgresql(stack) -> str:
+    """The deployed agent once more, told of as one whose database is a PostgreSQL: here it is one."""
+    outputs = replace(stack.agent, database_endpoint=None).written("Agent")
+    template = {
+        "Resources": {"Topic": {"Type": "AWS::SNS::Topic"}},
+        "Outputs": {key: {"Value": value} for key, value in outputs.items()},
+    }
+    cloudformation = stack.functions.clients.client("cloudformation")
+    cloudformation.create_stack(StackName="over-postgresql", TemplateBody=json.dumps(template))
+    return "over-postgresql"
+
+
+def test_a_chat_says_what_is_typed_and_prints_the_answers_in_their_order(stack, over_postgresql) -> None:
+    environment = {**os.environ, "AWS_ENDPOINT_URL": stack.aws.url, "DATABASE_URL": stack.functions.database_url}
+    chat = subprocess.run(
+        [beside_python("infinity"), "chat", "in-a-chat", "--stack", over_postgresql],
+        env=environment,
+        input='hello\ncall get_time {"timezone": "Asia/Tokyo"}\n',
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+    assert chat.returncode == 0, chat.stderr
+    hello, called, time, answer = chat.stdout.splitlines()
+    assert hello.startswith("(demo model)")
+    assert called.strip() == "→ Time in Asia/Tokyo"
+    assert "Asia/Tokyo" in time
+    assert "Asia/Tokyo" in answer
+    # The queue of what people are told is left to whoever reads it.
+    kinds = sorted(str(output["type"]) for output in told(stack) if output["thread_id"] == "in-a-chat")
+    assert kinds == ["message", "message", "tool_call"]

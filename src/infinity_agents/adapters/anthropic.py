@@ -13,6 +13,7 @@ from ..conversation.content import Blob, Document, Image, Part, Text, note_of
 from ..conversation.history import CallBody, Reasoning, ResultBody, SaidText
 from ..conversation.transcript import ModelTurn, UserTurn, fitted_name, is_pdf, object_of, picture_type, transcript
 from ..conversation.turn import (
+    NOT_OF_THE_PROTOCOL,
     ArgumentsDelta,
     CallFinished,
     CallStarted,
@@ -22,6 +23,7 @@ from ..conversation.turn import (
     TextDelta,
     Usage,
     Used,
+    well_formed,
 )
 from ..errors import (
     ContextTooLong,
@@ -131,7 +133,7 @@ class AnthropicModel:
 
         try:
             return sorted([self._prefix + model.id async for model in client.models.list()])
-        except (AnthropicError, HTTPError, ValueError) as error:
+        except (AnthropicError, HTTPError, *NOT_OF_THE_PROTOCOL) as error:
             raise self._translated(error, None) from error
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
@@ -155,11 +157,11 @@ class AnthropicModel:
             try:
                 async for event in stream:
                     for heard in reading.hear(event):
-                        yield heard
-            except (AnthropicError, HTTPError, ValueError) as error:
+                        yield well_formed(heard)
+                for heard in reading.finish():
+                    yield well_formed(heard)
+            except (AnthropicError, HTTPError, *NOT_OF_THE_PROTOCOL) as error:
                 raise self._translated(error, request.model) from error
-        for heard in reading.finish():
-            yield heard
 
     async def aclose(self) -> None:
         """Close the connections; a later request opens new ones."""
@@ -192,7 +194,7 @@ class AnthropicModel:
                 else:
                     raise self._translated(error, request.model) from error
                 _log.info("%s refuses some reasoning: going on without", request.model)
-            except (AnthropicError, HTTPError, ValueError) as error:
+            except (AnthropicError, HTTPError, *NOT_OF_THE_PROTOCOL) as error:
                 raise self._translated(error, request.model) from error
 
     def _body(self, request: ModelRequest, *, reasons: bool) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from ..conversation.content import Blob, Document, Image, Part, Text, note_of
 from ..conversation.history import CallBody, Reasoning, ResultBody, SaidText
 from ..conversation.transcript import ModelTurn, UserTurn, fitted_name, object_of, picture_type, transcript
 from ..conversation.turn import (
+    NOT_OF_THE_PROTOCOL,
     ArgumentsDelta,
     CallFinished,
     CallStarted,
@@ -26,6 +27,7 @@ from ..conversation.turn import (
     TextDelta,
     Usage,
     Used,
+    well_formed,
 )
 from ..errors import (
     ContextTooLong,
@@ -282,11 +284,14 @@ class BedrockModel:
         await self._ready()
         reading = _Reading({fitted_name(tool.name, _LONGEST_NAME): tool.name for tool in request.tools})
         async with contextlib.aclosing(self._answered(request)) as events:
-            async for event in events:
-                for heard in reading.hear(event):
-                    yield heard
-        for heard in reading.finish():
-            yield heard
+            try:
+                async for event in events:
+                    for heard in reading.hear(event):
+                        yield well_formed(heard)
+                for heard in reading.finish():
+                    yield well_formed(heard)
+            except NOT_OF_THE_PROTOCOL as error:
+                raise self._translated(error, request.model) from error
 
     async def aclose(self) -> None:
         """Close the connections; a later request opens new ones."""
@@ -484,9 +489,10 @@ def _sdk_errors() -> tuple[type[Exception], ...]:
     """Return what the SDK raises. The stream's bytes are read by urllib3 and decoded by botocore, untranslated."""
     from botocore.eventstream import ParserError
     from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.parsers import ResponseParserError
     from urllib3.exceptions import HTTPError
 
-    return BotoCoreError, ClientError, ParserError, HTTPError, ValueError
+    return BotoCoreError, ClientError, ParserError, ResponseParserError, HTTPError, *NOT_OF_THE_PROTOCOL
 
 
 def _said_by(error: Any) -> tuple[str, str, int]:

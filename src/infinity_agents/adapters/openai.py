@@ -12,6 +12,7 @@ from ..conversation.content import Blob, Document, Image, Part, Text, note_of, p
 from ..conversation.history import CallBody, Reasoning, ResultBody, SaidText
 from ..conversation.transcript import ModelTurn, UserTurn, fitted_name, is_pdf, object_of, picture_type, transcript
 from ..conversation.turn import (
+    NOT_OF_THE_PROTOCOL,
     ArgumentsDelta,
     CallFinished,
     CallStarted,
@@ -21,6 +22,7 @@ from ..conversation.turn import (
     TextDelta,
     Usage,
     Used,
+    well_formed,
 )
 from ..errors import (
     ContextTooLong,
@@ -145,7 +147,7 @@ class OpenAIModel:
 
         try:
             return sorted([self._prefix + model.id async for model in client.models.list()])
-        except (APIError, ValueError) as error:
+        except (APIError, *NOT_OF_THE_PROTOCOL) as error:
             raise self._translated(error, None) from error
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
@@ -166,11 +168,11 @@ class OpenAIModel:
             try:
                 async for chunk in stream:
                     for event in reading.hear(chunk):
-                        yield event
-            except (APIError, ValueError) as error:
+                        yield well_formed(event)
+                for event in reading.finish():
+                    yield well_formed(event)
+            except (APIError, *NOT_OF_THE_PROTOCOL) as error:
                 raise self._translated(error, request.model) from error
-        for event in reading.finish():
-            yield event
 
     async def aclose(self) -> None:
         """Close the connections; a later request opens new ones."""
@@ -185,9 +187,10 @@ class OpenAIModel:
 
         conceded = self._conceded.setdefault(request.model, set())
         while True:
+            body = self._body(request, conceded)
             try:
-                return await client.chat.completions.create(**self._body(request, conceded))
-            except (APIError, ValueError) as error:
+                return await client.chat.completions.create(**body)
+            except (APIError, *NOT_OF_THE_PROTOCOL) as error:
                 refused = self._concession(error, conceded)
                 if refused is None:
                     raise self._translated(error, request.model) from error

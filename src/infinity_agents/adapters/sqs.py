@@ -183,8 +183,8 @@ class SqsOutputReader:
         for message in answer.get("Messages", ()):
             try:
                 received.append((message["ReceiptHandle"], wire_outputs.decode(message["Body"])))
-            except (ValueError, LookupError, TypeError, AttributeError):
-                _log.warning("the output queue holds a message that is no output: %s", message["MessageId"])
+            except Undecodable as error:
+                _log.warning("message %s of the output queue is left where it is: %s", message["MessageId"], error)
         return received
 
     async def take(self, receipts: Sequence[str]) -> None:

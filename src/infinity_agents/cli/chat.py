@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar, assert_never
 from rich.console import RenderableType
 from rich.text import Text
 
-from ..conversation import content, ids
+from ..conversation import content
 from ..conversation.content import plain_text, shown
 from ..conversation.events import (
     AgentEvent,
@@ -39,7 +39,7 @@ from ..conversation.history import (
 from ..conversation.messages import Control, UserChoiceResponse
 from ..conversation.outputs import Output
 from ..conversation.threads import Choice
-from ..errors import InfinityError, Misconfigured
+from ..errors import InfinityError
 from ..runtime.notices import SET_ASIDE
 from .following import News, Place, end_of, keep_place, news_since, place_shown
 from .opening import Agent
@@ -102,16 +102,6 @@ class Chat:
     """One conversation on one screen. It is an ``Observer``, for the host that may run in this process."""
 
     def __init__(self, agent: Agent, thread_id: str, screen: Screen) -> None:
-        """Take the conversation of ``thread_id``.
-
-        Raises:
-            Misconfigured: no queue takes ``thread_id``.
-        """
-        if not ids.is_sendable(thread_id):
-            raise Misconfigured(
-                f"{thread_id[:140]!r} cannot be a thread: its name has 1 to {ids.MAX_ID} letters, digits and "
-                "punctuation of ASCII, and no spaces"
-            )
         self.agent = agent
         self.thread_id = thread_id
         self.news = News()

@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from .options import AgentOption, ConfigOption, FileOption, JsonOption, StackOption, agent_config
+from .options import AgentOption, ConfigOption, FileOption, JsonOption, StackOption, agent_config, text_of
 
 app = typer.Typer(no_args_is_help=True, help="Messages that nobody could handle: see why, try again, or forget them.")
 
-LetterArguments = Annotated[list[str], typer.Argument(help="What `list` calls them.", metavar="ID...")]
+LetterArguments = Annotated[list[str], typer.Argument(parser=text_of, help="What `list` calls them.", metavar="ID...")]
 
 
 @app.command("list")
@@ -29,7 +29,7 @@ def list_(
 
 @app.command()
 def show(
-    letter: Annotated[str, typer.Argument(help="What `list` calls it.", metavar="ID")],
+    letter: Annotated[str, typer.Argument(parser=text_of, help="What `list` calls it.", metavar="ID")],
     *,
     file: FileOption = None,
     config: ConfigOption = None,

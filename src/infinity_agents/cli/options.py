@@ -7,29 +7,94 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..conversation import ids
 from ..errors import Misconfigured
 
 if TYPE_CHECKING:
     from .config import AgentConfig, Flags
 
+
+def path_of(text: str) -> Path:
+    """Return the path that ``text`` is; an empty one would be the current directory.
+
+    Raises:
+        typer.BadParameter: it is empty.
+    """
+    if not text.strip():
+        raise typer.BadParameter("it is empty; give a path, such as one beside you or . for this directory")
+    return Path(text)
+
+
+def text_of(text: str) -> str:
+    """Return ``text``, which stands for something: a name, an id, a URL.
+
+    Raises:
+        typer.BadParameter: it is empty, or bytes that are no text.
+    """
+    if not text.strip():
+        raise typer.BadParameter("it is empty; give one, or leave the option away")
+    if not text.isascii() and text.encode(errors="replace").decode() != text:
+        raise typer.BadParameter(f"{text[:100]!r} is no text in UTF-8; give it as that")
+    return text
+
+
+def thread_of(text: str) -> str:
+    """Return the name of a thread.
+
+    Raises:
+        Misconfigured: no queue takes it.
+    """
+    if not ids.is_sendable(text):
+        raise Misconfigured(
+            f"{text[:140]!r} cannot be a thread: its name has 1 to {ids.MAX_ID} letters, digits and punctuation of "
+            "ASCII, and no spaces"
+        )
+    return text
+
+
 FileOption = Annotated[
     Path | None,
-    typer.Option("--file", "-f", help="The agent's file; agent.db where nothing names one.", show_default=False),
+    typer.Option(
+        "--file",
+        "-f",
+        parser=path_of,
+        metavar="PATH",
+        help="The agent's file; agent.db where nothing names one.",
+        show_default=False,
+    ),
 ]
 ConfigOption = Annotated[
     Path | None,
-    typer.Option("--config", "-c", help="What the agent needs; infinity.toml where that is there.", show_default=False),
+    typer.Option(
+        "--config",
+        "-c",
+        parser=path_of,
+        metavar="PATH",
+        help="What the agent needs; infinity.toml where that is there.",
+        show_default=False,
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 ModelOption = Annotated[
     str | None,
     typer.Option(
-        "--model", "-m", help="demo, openai:NAME, anthropic:NAME or bedrock:NAME; for new threads.", show_default=False
+        "--model",
+        "-m",
+        parser=text_of,
+        metavar="TEXT",
+        help="demo, openai:NAME, anthropic:NAME or bedrock:NAME; for new threads.",
+        show_default=False,
     ),
 ]
 BaseUrlOption = Annotated[
     str | None,
-    typer.Option("--base-url", help="The model's endpoint, such as http://127.0.0.1:11434/v1.", show_default=False),
+    typer.Option(
+        "--base-url",
+        parser=text_of,
+        metavar="TEXT",
+        help="The model's endpoint, such as http://127.0.0.1:11434/v1.",
+        show_default=False,
+    ),
 ]
 ToolServerOption = Annotated[
     list[str] | None,
@@ -56,7 +121,13 @@ StackOption = Annotated[
 ]
 AgentOption = Annotated[
     str | None,
-    typer.Option("--agent", help="Which agent of the stack, where there are several.", show_default=False),
+    typer.Option(
+        "--agent",
+        parser=text_of,
+        metavar="TEXT",
+        help="Which agent of the stack, where there are several.",
+        show_default=False,
+    ),
 ]
 
 

@@ -40,7 +40,8 @@ def stderr() -> Console:
 
 def complain(text: str) -> None:
     """Say on standard error what is wrong."""
-    stderr().print(Text("error: ", style="bold red").append(shown(text), style="not bold default"), soft_wrap=True)
+    lines = "\n".join(shortened(line, 10 * _LONGEST_LINE) for line in shown(text).split("\n"))
+    stderr().print(Text("error: ", style="bold red").append(lines, style="not bold default"), soft_wrap=True)
 
 
 def put(console: Console, text: Text) -> None:
@@ -200,6 +201,11 @@ def hanging(text: Text, columns: int) -> Text:
 
 def _hanging(text: str, columns: int) -> str:
     return text.replace("\n", f"\n{' ' * columns}")
+
+
+def shortened(text: str, most: int = _LONGEST_LINE) -> str:
+    """Return ``text``, without its middle where it is longer than ``most``: the remedy stands at the end."""
+    return text if len(text) <= most else f"{text[: most // 2]} … {text[-most // 2 :]}"
 
 
 def one_line(text: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.application import Application, create_app_session, get_app_or_none, in_terminal
+from prompt_toolkit.application import Application, create_app_session, get_app_or_none
 from prompt_toolkit.completion import WordCompleter
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import InMemoryHistory
@@ -67,7 +67,7 @@ class Terminal:
     async def put(self, *lines: RenderableType) -> None:
         """Show ``lines`` above the line to type on."""
         await self.end_stream()
-        async with in_terminal():
+        with _above_the_prompt():
             for line in lines:
                 if isinstance(line, Text):
                     put(self._console, line)
@@ -83,7 +83,7 @@ class Terminal:
         self._is_streaming = True
         rows = list(self._prose.feed(piece, self._console))
         if rows:
-            async with in_terminal():
+            with _above_the_prompt():
                 for row in rows:
                     self._console.print(row, soft_wrap=True)
         self._redraw()
@@ -95,7 +95,7 @@ class Terminal:
         self._is_streaming = False
         rest = self._prose.close()
         if rest:
-            async with in_terminal():
+            with _above_the_prompt():
                 self._console.print(rest)
         self._redraw()
 
@@ -175,6 +175,24 @@ class Terminal:
         app: Application[object] | None = get_app_or_none()
         if app is not None:
             app.invalidate()
+
+
+@contextlib.contextmanager
+def _above_the_prompt() -> Iterator[None]:
+    """Let the console write where the line to type on stands, which is drawn again below.
+
+    The terminal stays as it is meanwhile: given back, as by `in_terminal`, it would write what is typed just then into
+    the midst of that.
+    """
+    app: Application[object] | None = get_app_or_none()
+    if app is None or not app.is_running:
+        yield
+        return
+    app.renderer.erase()
+    try:
+        yield
+    finally:
+        app.invalidate()
 
 
 def _keys() -> KeyBindings:

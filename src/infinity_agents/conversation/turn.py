@@ -80,6 +80,26 @@ class Stopped:
 
 ModelEvent = TextDelta | ReasoningDelta | CallStarted | ArgumentsDelta | CallFinished | Used | Stopped
 
+NOT_OF_THE_PROTOCOL = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What reading an answer raises that says something else than its protocol lets it: SDKs hand on whatever came."""
+
+
+def well_formed(event: ModelEvent) -> ModelEvent:
+    """Return ``event``, whose fields are of their types.
+
+    Raises:
+        TypeError: one is not.
+    """
+    match event:
+        case TextDelta(str()) | ArgumentsDelta(str()) | CallFinished() | Stopped(str()):
+            return event
+        case ReasoningDelta(str(), str() | None, str() | None) | CallStarted(str(), str() | None):
+            return event
+        case Used(Usage(int(), int(), int(), int())):
+            return event
+        case _:
+            raise TypeError(f"a {type(event).__name__} was told in values of other types")
+
 
 @dataclass(frozen=True, slots=True)
 class RequestedCall:

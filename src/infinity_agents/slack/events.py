@@ -135,7 +135,7 @@ def read_click(payload: Mapping[str, Any]) -> Clicked | None:
     try:
         value = json.loads(str(action.get("value")))
         thread_id, choice_id, selected = str(value["thread"]), str(value["choice"]), int(value["selected"])
-    except (ValueError, TypeError, KeyError):
+    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError):
         return None
     return Clicked(
         thread=SlackThread(str(channel), str(root or ts)),

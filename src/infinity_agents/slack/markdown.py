@@ -6,10 +6,13 @@ from collections.abc import Iterator, Sequence
 
 _FENCE = re.compile(r" {0,3}(`{3,20}(?!`)|~{3,20}(?!~))(.*)")
 _LONGEST_OPENING = 60
-_RULE = re.compile(r"\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*")
+_MOST_COLUMNS = 50
+_WIDEST_COLUMN = 40
+"""A table of more columns stays as it is, and what is wider stands out of its column: padding must not swell a text."""
+_RULE = re.compile(r"\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?")
 _BAR = re.compile(r"(?<!\\)\|")
 _BOLD = re.compile(r"(\*\*|__)(.+?)\1")
-_ALARM = re.compile(r"<!(?:subteam\^[A-Z0-9]+\|)?@?(\w+)[^>\n]*>")
+_ALARM = re.compile(r"<!(here|channel|everyone|subteam)(?:\^([A-Z0-9]{1,24}))?(?:\|@?([^<>|\n]{0,80}))?(>?)")
 _MENTION = re.compile(r"<@([A-Z0-9]+)\|[^<>\n]*>")
 
 
@@ -18,7 +21,12 @@ def shown_in_slack(text: str) -> str:
 
     A mention as the agent hears it, with a name, becomes one that Slack knows.
     """
-    return "\n".join(_with_tables_drawn(_MENTION.sub(r"<@\1>", _ALARM.sub(r"@\1", text)).split("\n")))
+    return "\n".join(_with_tables_drawn(_MENTION.sub(r"<@\1>", _ALARM.sub(_silenced, text)).split("\n")))
+
+
+def _silenced(alarm: re.Match[str]) -> str:
+    name, group, label, end = alarm.groups()
+    return f"@{label or group or name}" if end else f"< !{alarm[0][2:]}"
 
 
 def split(text: str, limit: int) -> list[str]:
@@ -135,7 +143,8 @@ def _is_table(lines: Sequence[str], number: int) -> bool:
     if number + 1 >= len(lines) or "|" not in lines[number] or "|" not in lines[number + 1]:
         return False
     rule = lines[number + 1]
-    return bool(_RULE.fullmatch(rule)) and len(_cells(rule)) == len(_cells(lines[number]))
+    columns = len(_cells(lines[number]))
+    return columns <= _MOST_COLUMNS and bool(_RULE.fullmatch(rule.strip())) and len(_cells(rule)) == columns
 
 
 def _cells(row: str) -> list[str]:
@@ -148,8 +157,9 @@ def _cells(row: str) -> list[str]:
 
 def _drawn(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     columns = len(rows[0])
-    filled = [[*row, *[""] * columns][:columns] for row in rows]
-    widths = [max(_width(row[column]) for row in filled) for column in range(columns)]
+    # A row may have more cells than there are columns: a bar that was not escaped.
+    filled = [[*row[: columns - 1], " | ".join(row[columns - 1 :]), *[""] * columns][:columns] for row in rows]
+    widths = [min(max(_width(row[column]) for row in filled), _WIDEST_COLUMN) for column in range(columns)]
     yield "```"
     for number, row in enumerate(filled):
         yield "  ".join(cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)).rstrip()

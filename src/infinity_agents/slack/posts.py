@@ -49,7 +49,7 @@ def posts_of(output: Output) -> list[Post]:
             text = f":warning: {text}"
         case "limit_reached":
             text = f":double_vertical_bar: {text}"
-        case "user_choice_required" if "choices" in details and "prompt" in details:
+        case "user_choice_required" if {"choices", "prompt", "id"} <= details.keys():
             # A queue that finds an output too long leaves them out: then its text is all there is.
             choices = [str(choice) for choice in details["choices"]]
             text, buttons = _question(output, str(details["prompt"]), choices)
