@@ -235,8 +235,9 @@ def test_only_the_migration_is_the_databases_admin(whole):
 
 
 def test_a_missing_value_is_not_taken_for_a_forbidden_one(whole):
-    for role in ("AgentLeaderRole", "AgentKeeperRole", "AgentReceiverRole", "AgentGetTimeToolServerRole"):
+    for role in ("AgentLeaderRole", "AgentReceiverRole", "AgentGetTimeToolServerRole"):
         assert whole.allowed(role, "s3:ListBucket")
+    assert not any(whole.allowed("AgentKeeperRole", f"s3:{action}") for action in ("ListBucket", "GetObject"))
 
 
 def test_no_policy_of_ours_allows_everything(whole):
