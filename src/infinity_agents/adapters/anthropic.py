@@ -34,6 +34,7 @@ from ..errors import (
     ModelInvalid,
     ModelOverloaded,
     ModelThrottled,
+    without_user,
 )
 from ..ports.model import ModelRequest
 from ..ports.tool import ToolSpec
@@ -251,8 +252,8 @@ class AnthropicModel:
             raise Misconfigured(f"the client of the model {self.name} cannot be made: {error}") from error
         if not is_usable:
             raise Misconfigured(
-                f"the base URL {str(client.base_url)!r} of the model {self.name} is no URL of http or https: leave it "
-                "out, or give one such as https://api.anthropic.com"
+                f"the base URL {without_user(str(client.base_url))!r} of the model {self.name} is no URL of http "
+                "or https: leave it out, or give one such as https://api.anthropic.com"
             )
         if not (client.api_key or client.auth_token or client.credentials):
             raise Misconfigured(f"the model {self.name} needs a key: set ANTHROPIC_API_KEY")

@@ -38,6 +38,7 @@ from ..errors import (
     ModelInvalid,
     ModelOverloaded,
     ModelThrottled,
+    without_user,
 )
 from ..ports.model import ModelRequest
 from ..ports.tool import ToolSpec
@@ -423,8 +424,8 @@ class BedrockModel:
             ) from error
         if address.scheme not in {"http", "https"} or not address.hostname:
             raise Misconfigured(
-                f"the base URL {client.meta.endpoint_url!r} of the model {self.name} is no URL of http or https: "
-                "leave it out, or give one such as https://bedrock-runtime.us-east-1.amazonaws.com"
+                f"the base URL {without_user(client.meta.endpoint_url)!r} of the model {self.name} is no URL of http "
+                "or https: leave it out, or give one such as https://bedrock-runtime.us-east-1.amazonaws.com"
             )
         key = token or (credentials.access_key if credentials is not None else "")
         if not key.strip():

@@ -33,6 +33,7 @@ from ..errors import (
     ModelInvalid,
     ModelOverloaded,
     ModelThrottled,
+    without_user,
 )
 from ..ports.model import ModelRequest
 from ..ports.tool import ToolSpec
@@ -256,8 +257,8 @@ class OpenAIModel:
             raise Misconfigured(f"the client of the model {self.name} cannot be made: {error}") from error
         if not is_usable:
             raise Misconfigured(
-                f"the base URL {str(client.base_url)!r} of the model {self.name} is no URL of http or https: give one "
-                "such as http://127.0.0.1:11434/v1"
+                f"the base URL {without_user(str(client.base_url))!r} of the model {self.name} is no URL of http "
+                "or https: give one such as http://127.0.0.1:11434/v1"
             )
         if not key and address.hostname == "api.openai.com":
             raise Misconfigured(

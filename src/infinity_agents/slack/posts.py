@@ -7,7 +7,7 @@ from typing import Any
 
 from ..conversation.outputs import Output
 from .events import CHOICE
-from .markdown import shown_in_slack, split
+from .markdown import length, shown_in_slack, split
 from .threads import SlackUser
 
 MAX_MARKDOWN = 10_000
@@ -103,7 +103,7 @@ def settled(output: Output) -> tuple[str, list[Block]]:
     """Return what stands in place of a question that is over: its answer, and who gave it."""
     text, heading = _own_text(output)
     person = SlackUser.of((output.details or {}).get("user_id"))
-    text = escaped(text[: MAX_SECTION // 2])[: MAX_SECTION - 100]
+    text = _cut(escaped(_cut(text, MAX_SECTION // 2)), MAX_SECTION - 100)
     return text, [*heading, _section(text + (f"\n_Chosen by <@{person.id}>_" if person else ""))]
 
 
@@ -141,9 +141,9 @@ def _question(output: Output, prompt: str, choices: Sequence[str]) -> tuple[str,
     """Return the question with its choices, as far as the buttons do not say them whole, and the buttons."""
     person = SlackUser.of((output.details or {}).get("user_id"))
     text = f"<@{person.id}> {prompt}" if person else prompt
-    if any(len(choice) > _MAX_LABEL or not choice.strip() for choice in choices):
+    if any(length(choice) > _MAX_LABEL or not choice.strip() for choice in choices):
         text += "\n\n" + "\n".join(f"{number}. {choice}" for number, choice in enumerate(choices, start=1))
-        choices = [f"{number}. {choice}"[:_MAX_LABEL] for number, choice in enumerate(choices, start=1)]
+        choices = [_cut(f"{number}. {choice}", _MAX_LABEL) for number, choice in enumerate(choices, start=1)]
     buttons = [
         {
             "type": "button",
@@ -165,7 +165,12 @@ def _question(output: Output, prompt: str, choices: Sequence[str]) -> tuple[str,
 
 
 def _section(text: str) -> Block:
-    return {"type": "section", "text": {"type": "mrkdwn", "text": text[:MAX_SECTION]}}
+    return {"type": "section", "text": {"type": "mrkdwn", "text": _cut(text, MAX_SECTION)}}
+
+
+def _cut(text: str, most: int) -> str:
+    """Return the start of ``text`` that has at most ``most`` characters, as Slack counts them."""
+    return text if length(text) <= most else text.encode("utf-16-le")[: 2 * most].decode("utf-16-le", "ignore")
 
 
 def _plain(text: str) -> Block:
