@@ -17,10 +17,10 @@ SYNTHESIZED := . examples/minimal_agent
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test check torture synth deploy-local lint format lock bench clean
+.PHONY: help setup demo test check torture fuzz synth deploy-local arm64 lint format lock bench clean
 
 help: ## print this list
-	@awk 'BEGIN {FS = ":[^#]*## "} /^[a-z][a-z-]*:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":[^#]*## "} /^[a-z][a-z0-9-]*:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.ready ## create .venv with everything the other targets need (they all do this themselves)
 	@:
@@ -37,11 +37,17 @@ check: lint $(VENV)/.ready ## everything: lint, types, layers and all tests, the
 torture: $(VENV)/.ready ## kill and restart the runtime at random and check that nothing is lost (ARGS=...)
 	@$(PY) -m tests.torture $(ARGS)
 
+fuzz: $(VENV)/.ready ## throw hostile input at all that reads from outside (ARGS="--seconds 60 --json")
+	@$(PY) -m tests.fuzz $(ARGS)
+
 synth: $(VENV)/.ready ## synthesize the examples for AWS: no credentials, no Docker; prints the size of each package
 	@$(PY) infra/synthesize.py $(SYNTHESIZED) $(ARGS)
 
 deploy-local: $(VENV)/.ready ## deploy the minimal agent on stand-ins with the real CDK command line, and say hello to it
 	@$(PY) -m tests.deploy_local $(ARGS)
+
+arm64: $(VENV)/.ready ## run the functions' packages on an emulated arm64 with Debian's Python 3.13 (ARGS=--json)
+	@PYTHONPATH=infra $(PY) -m tests.arm64 $(ARGS)
 
 lint: $(VENV)/.ready ## ruff, formatting, mypy and the import layers
 	@$(BIN)/ruff check $(LINTED)

@@ -113,7 +113,7 @@ def _fence_of(opening: str) -> str:
 
 def _pieces(line: str, limit: int) -> Iterator[str]:
     """Yield the line, in pieces where it is too long: between words, if there are any."""
-    while length(line) > limit:
+    while len(line) > limit or length(line) > limit:
         end = limit if length(line[:limit]) <= limit else limit // 2
         space = line.rfind(" ", end // 2, end)
         end = space if space > 0 else end
