@@ -88,7 +88,10 @@ def checked(init: Callable[P, None]) -> Callable[P, None]:
 
     @wraps(init)
     def checking(*args: P.args, **kwargs: P.kwargs) -> None:
-        given = signature.bind(*args, **kwargs).arguments
+        try:
+            given = signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise TypeError(f"{init.__qualname__.removesuffix('.__init__')}: {error}") from None
         made, *others = given.items()
         _check(f"{type(made[1]).__name__} {given.get('id', '')!r}", dict(others), _hints(init))
         init(*args, **kwargs)
@@ -162,7 +165,7 @@ def _fault(name: str, hint: Any, value: Any) -> _Fault | None:
             each = (_fault(f"{name}[{place}]", of, one) for place, one in enumerate(value))
             return None if _is_token(value) else next((fault for fault in each if fault), None)
         case t if t is Literal:
-            hint = type(get_args(hint)[0])
+            hint = type(get_args(hint)[0])  # which of them it may be, each construct says with its own remedy
         case t if t is not None:
             return None if callable(value) else _Fault(name, value, "something to call", TypeError)
     return _fault_of_one(name, hint, rule, value)

@@ -43,6 +43,18 @@ def test_a_host_that_is_none_is_refused(server, host, tmp_path):
     assert f"cannot listen on {host} port 0" in refused(server, tmp_path, "--port", "0", "--host", host)
 
 
+@pytest.mark.parametrize("server", SERVERS)
+def test_a_host_that_is_left_out_by_mistake_is_not_every_interface(server, tmp_path):
+    assert "--host: it is empty" in refused(server, tmp_path, "--host", "")
+
+
+def test_a_root_that_cannot_be_is_refused_at_the_start(tmp_path):
+    (tmp_path / "file").write_text("")
+    assert "--root: it is empty" in refused("sandbox", tmp_path, "--root", "")
+    for wrong in ("file", "file/inside", "/proc/x", "x" * 300):
+        assert f"the sandboxes cannot be kept in {wrong[:200]!r}" in refused("sandbox", tmp_path, "--root", wrong)
+
+
 @pytest.mark.parametrize("option", ["--read", "--allow"])
 def test_a_directory_that_is_none_is_refused(option, tmp_path):
     (tmp_path / "file").write_text("")

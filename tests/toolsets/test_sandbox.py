@@ -384,6 +384,12 @@ class TestCommands:
         assert await agent.call("execute_command", command="echo x > made.txt") == "Exit code 0, and no output"
         assert await agent.call("read_file", path="made.txt") == "1\tx"
 
+    async def test_a_command_that_was_ended_from_outside_is_no_success(self, agent_on, origin):
+        agent = await agent_on(Unconfined())
+        await agent.call("clone_repo", url=str(origin))
+        told = await agent.call("execute_command", command="kill -TERM $PPID; sleep 60")
+        assert told.startswith("Exit code 143")
+
     async def test_no_credential_is_inherited(self, agent_on, origin, confined, monkeypatch):
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a-credential")
         monkeypatch.setenv("AWS_LAMBDA_RUNTIME_API", "127.0.0.1:9001")
@@ -676,11 +682,12 @@ class TestVersionControl:
 
 
 async def test_what_is_old_goes(agent, origin, tmp_path):
-    old = tmp_path / "sandboxes" / "old"
-    old.mkdir()
-    os.utime(old, (0, 0))
+    old, somebodys = tmp_path / "sandboxes" / ("0" * 32), tmp_path / "sandboxes" / "a project of my own"
+    for directory in (old, somebodys):
+        directory.mkdir()
+        os.utime(directory, (0, 0))
     await agent.call("clone_repo", thread="another", url=str(origin))
-    assert not old.exists()
+    assert (old.exists(), somebodys.exists()) == (False, True)
     assert tree_of(tmp_path).exists()
     assert workspaces.KEPT_DAYS == 30
 

@@ -35,6 +35,8 @@ def listening_socket(host: str, port: int) -> socket.socket:
     Raises:
         OSError: the port is taken or no number from 0 to 65535, or the host is none of this machine's.
     """
+    if not host:
+        raise OSError(errno.EINVAL, "a host is not empty; 0.0.0.0 is every interface")
     try:
         listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OverflowError:

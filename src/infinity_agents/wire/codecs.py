@@ -28,7 +28,7 @@ class Codec(Generic[T]):
         return TypeAdapter(self.kind)
 
     def encode(self, value: T) -> str:
-        """Return ``value`` as JSON text without what is absent or default."""
+        """Return ``value`` as JSON text without what is absent."""
         try:
             return self._adapter.dump_json(value, exclude_none=True).decode()
         except PydanticSerializationError:

@@ -1,9 +1,8 @@
 """``python -m infinity_agents.toolsets.sandbox --root DIRECTORY``."""
 
 import argparse
-from pathlib import Path
 
-from ...rap.command_line import add_listening_options, directory, told_by
+from ...rap.command_line import add_listening_options, directory, named, told_by
 from .confinement import confinement
 from .server import sandbox_server
 from .workspaces import VERSION_CONTROLS, Sandboxes
@@ -15,7 +14,7 @@ def main() -> None:
         prog="python -m infinity_agents.toolsets.sandbox",
         description="Gives each thread a working copy of a repository: it edits files there and runs commands.",
     )
-    parser.add_argument("--root", type=Path, required=True, help="directory for the working copies")
+    parser.add_argument("--root", type=named, required=True, help="directory for the working copies")
     parser.add_argument(
         "--allow", type=directory, action="append", default=[], metavar="DIRECTORY",
         help="a directory whose repositories may be cloned, beside those behind https; may be given again",

@@ -147,8 +147,9 @@ async def _commit(place: Path, revset: str) -> str:
 async def _commits(place: Path, revset: str, shown: str = "commit_id") -> list[str]:
     told = (await _jj(place, "log", "--no-graph", "-r", revset, "-T", rf'{shown} ++ "\n"')).split()
     # A store can say what words of a template mean, and what is printed here goes to git.
-    if not all(_COMMIT.fullmatch(each) for each in told):
-        raise VersionControlFailed(f"jj named {told[0][:100]!r} for a commit; clone anew", 1)
+    wrong = next((each for each in told if not _COMMIT.fullmatch(each)), None)
+    if wrong is not None:
+        raise VersionControlFailed(f"jj named {wrong[:100]!r} for a commit; clone anew", 1)
     return told
 
 

@@ -34,7 +34,7 @@ def main(parent: int, *argv: str) -> None:
         status = _reaped().get(program)
     _end_all()
     if status is None:
-        return
+        sys.exit(128 + signal.SIGTERM)
     code = os.waitstatus_to_exitcode(status)
     if code >= 0:
         sys.exit(code)

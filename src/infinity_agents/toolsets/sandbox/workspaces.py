@@ -50,7 +50,13 @@ class Sandboxes:
                 + ("" if vcs == "git" else ", or leave it at git")
             )
         self._vcs = vcs
-        self._root = root.resolve()
+        try:
+            self._root = root.resolve()
+            self._root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Misconfigured(
+                f"the sandboxes cannot be kept in {str(root)[:200]!r} ({error.strerror}); name another directory"
+            ) from error
         self._allowed = tuple(path.resolve() for path in allowed)
 
     async def clone(self, url: str, revision: str, thread_id: str, root_id: str) -> Sandbox:
@@ -183,7 +189,8 @@ class Sandboxes:
         oldest = time.time() - KEPT_DAYS * 86_400
         with contextlib.suppress(FileNotFoundError):
             for directory in self._root.iterdir():
-                if directory.is_dir() and directory.stat().st_mtime < oldest:
+                # Whatever else is there, such as what somebody keeps in a directory of their own, is not ours.
+                if _OURS.fullmatch(directory.name) and directory.is_dir() and directory.stat().st_mtime < oldest:
                     shutil.rmtree(directory, ignore_errors=True)
 
 
@@ -192,6 +199,9 @@ async def _commit_of(git: Git, revision: str) -> str:
         with contextlib.suppress(VersionControlFailed):
             return (await git.run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")).strip()
     raise ValueError(f"the repository has no branch, tag or commit {revision!r}")
+
+
+_OURS = re.compile("[0-9a-f]{32}")
 
 
 def _name_of(text: str) -> str:
