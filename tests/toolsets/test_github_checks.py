@@ -1,5 +1,6 @@
 """``check_github_actions`` asks GitHub first: what is over is answered at once, and the webhook tells of the rest."""
 
+import ssl
 from contextlib import asynccontextmanager
 
 import httpx
@@ -24,6 +25,10 @@ def made(name="test", number=1, conclusion="success", **fields):
     return {**check(name, number, conclusion)["check_run"], **fields}
 
 
+TLS = ssl.create_default_context()
+"""Made once: it reads every certificate there is, and nothing here is encrypted."""
+
+
 @pytest.fixture
 def github():
     github = GitHub("Octocat/Hello-World")
@@ -45,7 +50,7 @@ def asking(github, records, blobs):
             for happens in opened.meanwhile:
                 await happens()
 
-        async with serving(github, "127.0.0.1", 0) as url, httpx.AsyncClient() as client:
+        async with serving(github, "127.0.0.1", 0) as url, httpx.AsyncClient(verify=TLS) as client:
             api = GitHubApi(known, client, url="http://127.0.0.1:1" if down else url)
             async with running(github_server(records, blobs, api, sleep=sleep)) as opened_server:
                 yield opened_server
@@ -273,7 +278,7 @@ async def test_the_server_keeps_the_protocol(github, records, blobs):
         "check_github_actions": {**HERE, "ref": "main"},
         "get_github_event": {"event": "0" * 64},
     }
-    async with serving(github, "127.0.0.1", 0) as url, httpx.AsyncClient() as client:
+    async with serving(github, "127.0.0.1", 0) as url, httpx.AsyncClient(verify=TLS) as client:
         await conforms(github_server(records, blobs, GitHubApi(known, client, url=url)), examples)
 
 
