@@ -40,7 +40,7 @@ async def test_p2_killed_between_commit_and_perform_the_turn_is_not_paid_for_aga
 @pytest.mark.slow
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=by_name)
 async def test_p1_a_sandbox_that_dies_anywhere_changes_nothing_on_aws(scenario, embedding, covered):
-    count = await same_with_crashes(scenario, embedding, every=5, kind=AwsWorld)
+    count = await same_with_crashes(scenario, embedding, kind=AwsWorld)
     covered("crash points through leader.handler on AWS's stand-ins", count)
 
 
