@@ -1,7 +1,8 @@
 """What a fresh process takes to import the leader and the receiver and to handle a first event, beside bare handlers.
 
 Each run is a process of its own, ours and bare by turns, against a stand-in for AWS and a PostgreSQL on this machine.
-The bare handlers, ``bare_leader.py`` and ``bare_receiver.py``, make the same calls to AWS.
+Ours are the packages that the constructs deploy, built for this machine. The bare handlers, ``bare_leader.py`` and
+``bare_receiver.py``, make the same calls to AWS, by what Lambda's runtime brings and by psycopg.
 
 ``python -m bench.cold_start --runs 9 --json``
 """
@@ -10,12 +11,15 @@ import argparse
 import asyncio
 import json
 import os
+import platform
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from importlib.metadata import distribution
+from pathlib import Path
 from statistics import median
 from typing import Any
 from unittest.mock import patch
@@ -29,13 +33,14 @@ from infinity_agents.rap.callbacks import callback_url
 from infinity_agents.testing import postgres
 from infinity_agents.testing.aws import AwsStandIn, Resources
 from infinity_agents.wire.keys import Keyring
+from infinity_cdk.packages import Target, build_function
 
 _SECRET = "k1:a secret of more than 16 characters"  # noqa: S105 - invented
 _BASE = "https://callbacks.example.com"
-_HANDLERS = {
-    "leader": ("infinity_agents.aws.leader", "bench.bare_leader"),
-    "receiver": ("infinity_agents.aws.receiver", "bench.bare_receiver"),
-}
+_FUNCTIONS = ("leader", "receiver")
+_RUNTIME = ("boto3", "botocore", "s3transfer", "python-dateutil", "six", "urllib3", "jmespath")
+"""What Lambda's runtime for Python brings; what a function brings itself goes before it."""
+_DRIVER = ("psycopg", "psycopg-binary", "typing-extensions")
 _CHILD = """
 import importlib, json, sys, time
 class Context:
@@ -93,26 +98,65 @@ def main() -> None:
 
 def run(runs: int) -> list[Figures]:
     """Return the figures of both functions, with ``.pyc`` and without."""
-    with _deployed() as (aws, clients, resources):
+    with tempfile.TemporaryDirectory() as folder, _deployed() as (aws, clients, resources):
+        handlers = {function: _handlers(function, Path(folder)) for function in _FUNCTIONS}
         return [
-            _measured(function, aws, clients, resources, runs=runs, with_pyc=with_pyc)
-            for function in _HANDLERS
+            _measured(function, sides, aws, clients, resources, runs=runs, with_pyc=with_pyc)
+            for function, sides in handlers.items()
             for with_pyc in (True, False)
         ]
 
 
+@dataclass(frozen=True, slots=True)
+class _Handler:
+    """One side: a module with a ``handler``, and where a process finds modules."""
+
+    module: str
+    path: tuple[Path, ...]
+
+
+def _handlers(function: str, folder: Path) -> tuple[_Handler, _Handler]:
+    """Return ours and the bare one, each with its package in ``folder``."""
+    package, bare, runtime = folder / function, folder / f"bare_{function}", folder / "runtime"
+    architecture: Any = "arm64" if platform.machine() in {"arm64", "aarch64"} else "x86_64"
+    build_function(function, Target(architecture, "{}.{}".format(*sys.version_info)), package)
+    _link(runtime, _RUNTIME)
+    _link(bare, _DRIVER)
+    (bare / f"bare_{function}.py").symlink_to(Path(__file__).with_name(f"bare_{function}.py"))
+    return (
+        _Handler(f"infinity_agents.aws.{function}", (package, runtime)),
+        _Handler(f"bare_{function}", (bare, runtime)),
+    )
+
+
+def _link(place: Path, names: tuple[str, ...]) -> None:
+    place.mkdir(exist_ok=True)
+    for name in names:
+        for file in distribution(name).files or ():
+            top = place / file.parts[0]
+            if file.parts[0] != ".." and not top.exists():
+                top.symlink_to(Path(str(distribution(name).locate_file(file.parts[0]))))
+
+
 def _measured(
-    function: str, aws: AwsStandIn, clients: AwsClients, resources: Resources, *, runs: int, with_pyc: bool
+    function: str,
+    sides: tuple[_Handler, _Handler],
+    aws: AwsStandIn,
+    clients: AwsClients,
+    resources: Resources,
+    *,
+    runs: int,
+    with_pyc: bool,
 ) -> Figures:
     took: tuple[list[Any], list[Any]] = ([], [])
     calls: list[tuple[str, ...]] = [(), ()]
     # The first run of each is not counted: it writes what the others read.
     for number in range(runs + 1):
-        for side, module in enumerate(_HANDLERS[function]):
+        for side, handler in enumerate(sides):
             name = f"{function}-{with_pyc}-{number}-{side}"
             event = _message(name, clients, resources) if function == "leader" else _callback(name)
             aws.calls.clear()
-            told = _first_event(module, event, with_pyc=with_pyc)
+            told = _first_event(handler, event, with_pyc=with_pyc)
             calls[side] = tuple(sorted(f"{service} {operation}" for service, operation in aws.calls))
             if number:
                 took[side].append(told)
@@ -139,13 +183,13 @@ def _measured(
     )
 
 
-def _first_event(module: str, event: dict[str, Any], *, with_pyc: bool) -> dict[str, Any]:
+def _first_event(handler: _Handler, event: dict[str, Any], *, with_pyc: bool) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as nowhere:
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, handler.path))}
         if not with_pyc:
             environment |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPYCACHEPREFIX": nowhere}
         ended = subprocess.run(  # noqa: S603 - this interpreter, with a script of ours
-            [sys.executable, "-c", _CHILD, module],
+            [sys.executable, "-S", "-c", _CHILD, handler.module],  # -S: what is installed here is not in Lambda
             input=json.dumps(event),
             env=environment,
             capture_output=True,
@@ -153,10 +197,10 @@ def _first_event(module: str, event: dict[str, Any], *, with_pyc: bool) -> dict[
             check=False,
         )
     if ended.returncode != 0:
-        raise RuntimeError(f"{module} failed: {ended.stderr[-2000:]}")
+        raise RuntimeError(f"{handler.module} failed: {ended.stderr[-2000:]}")
     told: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
     if told["answer"].get("batchItemFailures") or told["answer"].get("statusCode", 200) != 200:
-        raise RuntimeError(f"{module} did not handle its event: {told['answer']}; {ended.stderr[-2000:]}")
+        raise RuntimeError(f"{handler.module} did not handle its event: {told['answer']}; {ended.stderr[-2000:]}")
     return told
 
 
@@ -219,6 +263,7 @@ def _deployed() -> Iterator[tuple[AwsStandIn, AwsClients, Resources]]:
             "CALLBACK_SECRET_ARN": secret,
             "BLOB_BUCKET": resources.bucket,
             "MODEL_ID": "demo",
+            "AWS_LAMBDA_FUNCTION_NAME": "cold-start",
         }
         with patch.dict("os.environ", environment):
             yield aws, clients, resources

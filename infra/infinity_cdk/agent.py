@@ -22,13 +22,9 @@ from aws_cdk import (
 from aws_cdk.aws_logs import RetentionDays
 from constructs import Construct
 
-from infinity_agents.settings import (
-    DEFAULT_MODEL,
-    AgentOutputs,
-    KeeperEnvironment,
-    LeaderEnvironment,
-    ReceiverEnvironment,
-)
+from infinity_agents.settings.leading import DEFAULT_MODEL, KeeperEnvironment, LeaderEnvironment
+from infinity_agents.settings.queueing import ReceiverEnvironment
+from infinity_agents.settings.stacks import AgentOutputs
 
 from .arguments import ARN, AtMost, Between, Spelt, checked
 from .bedrock import MODEL_ID

@@ -3,7 +3,7 @@
 from aws_cdk import Duration, RemovalPolicy, aws_ec2, aws_iam, aws_lambda, aws_logs, aws_sqs
 from constructs import Construct
 
-from infinity_agents.settings import Environment
+from infinity_agents.settings.environments import Environment
 
 from .bundling import PYTHON, function_code, handler_of
 from .review import accept

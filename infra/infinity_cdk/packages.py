@@ -6,6 +6,7 @@ versions in ``locks/``. The dependencies are installed once for each lock and ta
 
 import ast
 import functools
+import gzip
 import hashlib
 import importlib.util
 import json
@@ -47,8 +48,14 @@ KINDS: Mapping[str, Kind] = {
 
 CLIENTS: Mapping[str, Collection[str]] = {
     "leader": {"bedrock-runtime", "dynamodb", "s3", "scheduler", "secretsmanager", "sqs"},
+    "receiver": {"dynamodb", "s3", "secretsmanager", "sqs"},
+    "delay_relay": {"secretsmanager", "sqs"},
 }
-"""The services whose clients a function makes with a botocore of its own; the others use the runtime's."""
+"""The services whose clients a function makes with a botocore of its own; the others use the runtime's.
+
+Those at whose cold start a message waits have one: it is compiled, and knows of the addresses of services no more than
+they call.
+"""
 
 MCP_SERVER = "bin/mcp-server"
 """The program, in the package of an MCP server, that starts it."""
@@ -401,6 +408,19 @@ def _prune_botocore(data: Path, services: Iterable[str]) -> None:
     for path in data.iterdir():
         if path.name not in kept:
             _remove(path)
+    # The addresses of all 400 services take a cold start longer to read than all else that it reads.
+    endpoints = data / "endpoints.json"
+    known = json.loads(endpoints.read_text())
+    prefixes = {_endpoint_prefix(data / service) for service in services}
+    for partition in known["partitions"]:
+        partition["services"] = {name: each for name, each in partition["services"].items() if name in prefixes}
+    endpoints.write_text(json.dumps(known))
+
+
+def _endpoint_prefix(service: Path) -> str:
+    newest = max(service.glob("*/service-2.json.gz"))
+    model: dict[str, dict[str, str]] = json.loads(gzip.decompress(newest.read_bytes()))
+    return model["metadata"]["endpointPrefix"]
 
 
 def _compile(place: Path, target: Target) -> None:

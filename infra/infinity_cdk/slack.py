@@ -15,7 +15,7 @@ from aws_cdk.aws_secretsmanager import ISecret
 from constructs import Construct
 
 from infinity_agents.errors import Misconfigured
-from infinity_agents.settings import SlackAccess, SlackReceiverEnvironment, SlackResponderEnvironment
+from infinity_agents.settings.slack import SlackAccess, SlackReceiverEnvironment, SlackResponderEnvironment
 
 from .agent import InfinityAgent
 from .arguments import checked

@@ -10,8 +10,8 @@ from aws_cdk.aws_lambda import Architecture
 from aws_cdk.aws_logs import RetentionDays
 from constructs import Construct
 
-import infinity_agents.settings
-from infinity_agents.settings import MigrateEnvironment
+import infinity_agents
+from infinity_agents.settings.leading import MigrateEnvironment
 
 from .arguments import ARN, Spelt, check_fields
 from .functions import RuntimeFunction
@@ -154,6 +154,6 @@ class Migration(Construct):
 
 def _migrations_hash() -> str:
     """Return what changes whenever the resource has something to do."""
-    place = Path(infinity_agents.settings.__file__).parent / "adapters" / "dsql"
+    place = Path(infinity_agents.__file__).parent / "adapters" / "dsql"
     files = [*sorted((place / "migrations").glob("*.sql")), place / "sql" / "role.sql"]
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:32]

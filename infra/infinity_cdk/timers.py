@@ -5,7 +5,7 @@ from aws_cdk.aws_lambda import Architecture
 from aws_cdk.aws_logs import RetentionDays
 from constructs import Construct
 
-from infinity_agents.settings import RelayEnvironment
+from infinity_agents.settings.queueing import RelayEnvironment
 
 from .functions import RuntimeFunction
 from .queues import QueueWithDeadLetters

@@ -5,14 +5,9 @@ from dataclasses import fields
 import pytest
 
 from infinity_agents.errors import Misconfigured
-from infinity_agents.settings import (
-    Environment,
-    KeeperEnvironment,
-    LeaderEnvironment,
-    MigrateEnvironment,
-    ReceiverEnvironment,
-    RelayEnvironment,
-)
+from infinity_agents.settings.environments import Environment
+from infinity_agents.settings.leading import KeeperEnvironment, LeaderEnvironment, MigrateEnvironment
+from infinity_agents.settings.queueing import ReceiverEnvironment, RelayEnvironment
 
 ALL = [LeaderEnvironment, ReceiverEnvironment, RelayEnvironment, KeeperEnvironment, MigrateEnvironment]
 VALUES = {

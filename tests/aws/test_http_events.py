@@ -8,7 +8,7 @@ from infinity_agents.aws import github_webhook, mcp_oauth, receiver, slack_recei
 from infinity_agents.aws.http_events import BadBody, NoRequest, answer, request_of
 from infinity_agents.aws.sandbox import Sandbox
 from infinity_agents.aws_clients import AwsClients
-from infinity_agents.settings import McpOAuthEnvironment
+from infinity_agents.settings.tool_servers import McpOAuthEnvironment
 
 V2 = {
     "version": "2.0",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from infinity_agents.settings import AgentOutputs
+from infinity_agents.settings.stacks import AgentOutputs
 
 from .conftest import ROOT
 

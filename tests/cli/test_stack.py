@@ -13,7 +13,7 @@ from infinity_agents.aws.deployed import DeployedAgent
 from infinity_agents.aws_clients import AwsClients
 from infinity_agents.conversation.messages import InputMessage, UserChoiceRequired
 from infinity_agents.errors import Misconfigured
-from infinity_agents.settings import AgentOutputs
+from infinity_agents.settings.stacks import AgentOutputs
 from infinity_agents.testing.aws import Fault
 from infinity_agents.wire import inputs
 from tests.aws.conftest import aws, clients, deployed, deployment, fresh_sandboxes, pauses, running_aws

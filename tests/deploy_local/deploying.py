@@ -23,7 +23,7 @@ from typing import Any
 from infra.synthesize import synthesized
 
 from infinity_agents.aws_clients import AwsClients
-from infinity_agents.settings import AgentOutputs
+from infinity_agents.settings.stacks import AgentOutputs
 from infinity_agents.testing.aws import AwsStandIn, FunctionUrl, LambdaFunction, LambdaService, SqsEventSource
 from infinity_cdk import packages
 from infinity_cdk.packages import Target

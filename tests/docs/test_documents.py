@@ -29,6 +29,7 @@ from infinity_agents.cli.config import read as read_config
 from infinity_agents.rap.toolsets import parse_tools_config
 from infinity_agents.settings import AgentSettings
 from infinity_agents.wire import inputs, outputs, rap, timers
+from infinity_agents.wire.callbacks import parse_callback
 from infinity_agents.wire.keys import Keyring
 
 pytestmark = pytest.mark.check
@@ -199,7 +200,7 @@ READERS: dict[str, Callable[[Block], object]] = {
     "message with a mac": _proven_input,
     "output": _output,
     "invocation": _invocation,
-    "callback": lambda block: rap.parse_callback(block.text.encode()),
+    "callback": lambda block: parse_callback(block.text.encode()),
     "choice answer": lambda block: rap.parse_notice(block.text.encode(), rap.ChoiceAnswer),
     "cancel notice": lambda block: rap.parse_notice(block.text.encode(), rap.CancelToolCall),
     "delayed message": lambda block: timers.decode(block.text),

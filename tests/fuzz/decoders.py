@@ -10,6 +10,7 @@ from infinity_agents.rap.callbacks import BadCallback, CallbackClaims, callback_
 from infinity_agents.rap.toolsets import parse_tools_config
 from infinity_agents.runtime.arguments import check_arguments, read_arguments
 from infinity_agents.wire import history, inputs, outputs, rap, timers
+from infinity_agents.wire.callbacks import parse_callback
 from infinity_agents.wire.codecs import mended_json
 from infinity_agents.wire.keys import Keyring
 from infinity_agents.wire.traces import trace_of
@@ -235,12 +236,12 @@ CLAIMS = CallbackClaims("c", "call-1", "tools")
 @made_by(lambda random: mutated(random, random.choice(CALLBACKS)).encode())
 def callbacks(body: bytes) -> None:
     try:
-        rap.parse_callback(body)
+        parse_callback(body)
     except Undecodable:
         pass
     else:
-        parsed = rap.parse_callback(body)
-        again = rap.parse_callback(json.dumps(parsed.to_json()).encode())
+        parsed = parse_callback(body)
+        again = parse_callback(json.dumps(parsed.to_json()).encode())
         assert again == parsed
     try:
         receive(body, CLAIMS, 500_000)

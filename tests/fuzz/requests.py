@@ -29,7 +29,7 @@ from infinity_agents.mcp.vault import Vault
 from infinity_agents.rap.callbacks import callback_url
 from infinity_agents.rap.posting import CallbackSender
 from infinity_agents.receiving import CallbackReceiver
-from infinity_agents.settings import SlackAccess
+from infinity_agents.settings.slack import SlackAccess
 from infinity_agents.slack.files import SlackFiles
 from infinity_agents.slack.receiver import SlackReceiver, SlackRequests
 from infinity_agents.slack.signing import signature

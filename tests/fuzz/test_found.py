@@ -31,6 +31,7 @@ from infinity_agents.slack.posts import posts_of, settled
 from infinity_agents.testing.model_servers import KEY
 from infinity_agents.testing.model_servers.bedrock import encoded
 from infinity_agents.wire import inputs, outputs, rap
+from infinity_agents.wire.callbacks import parse_callback
 from infinity_agents.wire.keys import Keyring
 from tests.fuzz import queues
 from tests.fuzz.decoders import BASE, CLAIMS, KEYRING, OUTPUT, TEXT
@@ -91,7 +92,7 @@ def test_a_reason_does_not_repeat_all_that_was_sent(kind):
         inputs.decode(json.dumps(fields), keyring=KEYRING, queue_id="q", group_id="c")
     assert len(refused.value.reason) < 1_000
     with pytest.raises(Undecodable) as refused:
-        rap.parse_callback(json.dumps({"type": kind}).encode())
+        parse_callback(json.dumps({"type": kind}).encode())
     assert len(refused.value.reason) < 1_000
 
 

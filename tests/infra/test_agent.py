@@ -9,8 +9,8 @@ import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_lambda, aws_secretsmanager, aws_sns
 
-from infinity_agents import settings
-from infinity_agents.settings import AgentOutputs
+from infinity_agents.settings import leading, queueing, tool_servers
+from infinity_agents.settings.stacks import AgentOutputs
 from infinity_agents.wire.keys import Keyring
 from infinity_cdk import GetTimeToolSet, InfinityAgent, RapToolSet
 from tests.infra.conftest import Synthesized, app_without_bundling, listed
@@ -25,14 +25,14 @@ STATEFUL = {
     "AWS::Scheduler::ScheduleGroup",
 }
 ENVIRONMENTS = {
-    "AgentLeaderFunction": settings.LeaderEnvironment,
-    "AgentReceiverFunction": settings.ReceiverEnvironment,
-    "AgentPublicReceiverFunction": settings.ReceiverEnvironment,
-    "AgentTimersRelayFunction": settings.RelayEnvironment,
-    "AgentKeeperFunction": settings.KeeperEnvironment,
-    "AgentMigrationMigrateFunction": settings.MigrateEnvironment,
-    "AgentGetTimeToolServerFunction": settings.ToolServerEnvironment,
-    "AgentGetTimeToolFailuresFunction": settings.ToolFailuresEnvironment,
+    "AgentLeaderFunction": leading.LeaderEnvironment,
+    "AgentReceiverFunction": queueing.ReceiverEnvironment,
+    "AgentPublicReceiverFunction": queueing.ReceiverEnvironment,
+    "AgentTimersRelayFunction": queueing.RelayEnvironment,
+    "AgentKeeperFunction": leading.KeeperEnvironment,
+    "AgentMigrationMigrateFunction": leading.MigrateEnvironment,
+    "AgentGetTimeToolServerFunction": tool_servers.ToolServerEnvironment,
+    "AgentGetTimeToolFailuresFunction": tool_servers.ToolFailuresEnvironment,
 }
 """The settings of each function of ours."""
 

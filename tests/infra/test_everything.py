@@ -7,7 +7,7 @@ from aws_cdk.aws_ec2 import InstanceType
 from aws_cdk.aws_secretsmanager import Secret
 from cdk_nag import AwsSolutionsChecks
 
-from infinity_agents.settings import McpOAuthEnvironment, McpProxyEnvironment
+from infinity_agents.settings.tool_servers import McpOAuthEnvironment, McpProxyEnvironment
 from infinity_cdk import (
     Ec2ToolSet,
     FinanceToolSet,

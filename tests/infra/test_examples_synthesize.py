@@ -12,14 +12,19 @@ import aws_cdk as cdk
 import pytest
 from cdk_nag import AwsSolutionsChecks
 
-from infinity_agents import settings
+from infinity_agents.settings import leading, queueing, slack, tool_servers
 from infinity_cdk import InfinityAgent
 from tests.infra.conftest import CONTEXT, app_without_bundling
 
 ROOT = Path(__file__).parents[2]
 
-SETTINGS = {each.FUNCTION: each for each in vars(settings).values() if hasattr(each, "FUNCTION")}
-SETTINGS |= {"delay_relay": settings.RelayEnvironment, "get_time": settings.ToolServerEnvironment}
+SETTINGS = {
+    each.FUNCTION: each
+    for module in (leading, queueing, slack, tool_servers)
+    for each in vars(module).values()
+    if hasattr(each, "FUNCTION")
+}
+SETTINGS |= {"delay_relay": queueing.RelayEnvironment, "get_time": tool_servers.ToolServerEnvironment}
 """The settings of each function, by the name of its module."""
 
 NAMES = {

@@ -3,7 +3,7 @@
 import aws_cdk as cdk
 import pytest
 
-from infinity_agents.settings import FinanceEnvironment, FinancePollerEnvironment, SandboxEnvironment
+from infinity_agents.settings.tool_servers import FinanceEnvironment, FinancePollerEnvironment, SandboxEnvironment
 from infinity_cdk import FinanceToolSet, HTTPMCPToolSet, InfinityAgent, RapToolSet, SandboxToolSet
 from tests.infra.conftest import Synthesized, app_without_bundling
 

@@ -9,7 +9,7 @@ import aws_cdk as cdk
 import pytest
 
 from infinity_agents.errors import Misconfigured
-from infinity_agents.settings import SandboxEnvironment
+from infinity_agents.settings.tool_servers import SandboxEnvironment
 from infinity_cdk import InfinityAgent, SandboxToolSet
 from tests.infra.conftest import Synthesized, app_without_bundling
 

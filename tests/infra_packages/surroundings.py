@@ -1,11 +1,10 @@
 """What a package finds around it in Lambda: what the runtime brings, and the variables that its function must have."""
 
-from collections.abc import Iterator
 from dataclasses import MISSING, fields
 from importlib.util import find_spec
 from pathlib import Path
 
-from infinity_agents.settings import Environment
+from infinity_agents.settings import leading, queueing, slack, tool_servers
 
 RUNTIME = ("boto3", "botocore", "s3transfer", "dateutil", "six", "urllib3", "jmespath")
 """What Lambda's runtime for Python brings."""
@@ -29,18 +28,13 @@ def linked_runtime(place: Path) -> Path:
 def least_environment(function: str) -> dict[str, str]:
     """Return variables with which the function's settings can be read; those of tests, where there is a choice."""
     spelt = {"delay_relay": "relay"}.get(function, function)
-    told = [kind for kind in _kinds_of(Environment) if spelt == kind.FUNCTION]
+    modules = (leading, queueing, slack, tool_servers)
+    told = [kind for module in modules for kind in vars(module).values() if getattr(kind, "FUNCTION", None) == spelt]
     if not told:
         return {}
     needed = [field.name.upper() for field in fields(told[0]) if field.default is MISSING]
     needed += [name for groups in told[0].ALTERNATIVES for name in groups[-1]]
     return {name: value_of(name) for name in needed}
-
-
-def _kinds_of(kind: type[Environment]) -> Iterator[type[Environment]]:
-    for inner in kind.__subclasses__():
-        yield inner
-        yield from _kinds_of(inner)
 
 
 def value_of(name: str) -> str:

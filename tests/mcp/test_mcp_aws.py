@@ -18,7 +18,7 @@ from infinity_agents.aws.tool_servers import Handed
 from infinity_agents.aws.wiring import Secrets
 from infinity_agents.aws_clients import AwsClients
 from infinity_agents.errors import Misconfigured
-from infinity_agents.settings import McpOAuthEnvironment, McpProxyEnvironment
+from infinity_agents.settings.tool_servers import McpOAuthEnvironment, McpProxyEnvironment
 from infinity_agents.testing.aws.lambda_runtime import LambdaService
 from infinity_agents.wire import rap
 from tests.aws.test_tool_servers import Callbacks, InProcess

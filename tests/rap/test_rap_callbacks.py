@@ -177,8 +177,8 @@ class TestRefusals:
         [
             (b"", "not JSON"),
             (b"{", "not JSON"),
-            (b"[]", "valid dictionary"),
-            (b'"text"', "valid dictionary"),
+            (b"[]", "an object is wanted"),
+            (b'"text"', "an object is wanted"),
             (b"\xff\xfe{\x00}\x00", "not JSON"),
             (b'{"type": NaN}', "NaN"),
             (b"[" * 2_000 + b"]" * 2_000, "nested"),

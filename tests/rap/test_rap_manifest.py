@@ -8,6 +8,7 @@ import pytest
 
 from infinity_agents.errors import Misconfigured
 from infinity_agents.wire import rap
+from infinity_agents.wire.addresses import origin, secure_url
 
 BASE = "https://tool.example.com/base"
 
@@ -181,11 +182,11 @@ class TestAddresses:
         ],
     )
     def test_one_origin(self, one, other):
-        assert rap.origin(one) == rap.origin(other)
+        assert origin(one) == origin(other)
 
     @pytest.mark.parametrize("url", ["http://localhost:1", "http://127.0.0.1", "http://127.9.9.9", "http://[::1]:5"])
     def test_http_on_this_machine_is_secure(self, url):
-        assert rap.secure_url(url) == url
+        assert secure_url(url) == url
 
     @pytest.mark.parametrize(
         "url",
@@ -193,7 +194,7 @@ class TestAddresses:
     )
     def test_http_elsewhere_is_not(self, url):
         with pytest.raises(ValueError, match="must be https"):
-            rap.secure_url(url)
+            secure_url(url)
 
 
 class TestSegments:

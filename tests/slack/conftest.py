@@ -10,7 +10,7 @@ from infinity_agents.adapters.httpx_client import HttpxClient
 from infinity_agents.adapters.memory import MemoryBlobStore, MemoryInputQueue, MemoryStateStore
 from infinity_agents.adapters.slack_web import SlackWebClient
 from infinity_agents.conversation.outputs import Output
-from infinity_agents.settings import SlackAccess
+from infinity_agents.settings.slack import SlackAccess
 from infinity_agents.slack.files import SlackFiles
 from infinity_agents.slack.receiver import SlackReceiver, SlackRequests
 from infinity_agents.slack.responder import SlackResponder, ToShow

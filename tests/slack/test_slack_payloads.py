@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from infinity_agents.settings import SlackAccess
+from infinity_agents.settings.slack import SlackAccess
 from infinity_agents.slack.receiver import SlackRequests
 
 PAYLOADS = {path.stem: json.loads(path.read_text()) for path in (Path(__file__).parent / "payloads").glob("*.json")}

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from infinity_agents.errors import Misconfigured, StoreUnavailable
-from infinity_agents.settings import SlackAccess, SlackReceiverEnvironment
+from infinity_agents.settings.slack import SlackAccess, SlackReceiverEnvironment
 from infinity_agents.slack import receiver
 from infinity_agents.slack.files import is_slacks
 from infinity_agents.slack.receiver import SlackRequests

@@ -12,7 +12,7 @@ from infinity_agents.cli.commands import app
 from infinity_agents.local.slack import SlackFrontEnd
 from infinity_agents.local.wiring import LocalAgent
 from infinity_agents.ports.slack import SlackRefused
-from infinity_agents.settings import SlackAccess
+from infinity_agents.settings.slack import SlackAccess
 from infinity_agents.testing.scripted_model import ScriptedModel, says
 
 PATIENCE = 20

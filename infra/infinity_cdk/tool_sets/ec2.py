@@ -6,7 +6,7 @@ from functools import partial
 from aws_cdk import Duration, RemovalPolicy, aws_ec2, aws_events, aws_events_targets, aws_iam
 from constructs import Construct
 
-from infinity_agents.settings import Ec2Environment, Ec2EventsEnvironment
+from infinity_agents.settings.tool_servers import Ec2Environment, Ec2EventsEnvironment
 
 from ..agent import InfinityAgent
 from ..arguments import checked

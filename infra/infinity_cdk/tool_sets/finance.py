@@ -6,7 +6,7 @@ from aws_cdk import Duration, RemovalPolicy, aws_events, aws_events_targets
 from aws_cdk.aws_secretsmanager import ISecret
 from constructs import Construct
 
-from infinity_agents.settings import FinanceEnvironment, FinancePollerEnvironment
+from infinity_agents.settings.tool_servers import FinanceEnvironment, FinancePollerEnvironment
 
 from ..agent import InfinityAgent
 from ..arguments import checked

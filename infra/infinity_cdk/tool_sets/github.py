@@ -7,7 +7,7 @@ from aws_cdk.aws_secretsmanager import ISecret
 from constructs import Construct
 
 from infinity_agents.errors import without_user
-from infinity_agents.settings import GITHUB_API, GitHubEnvironment, GitHubWebhookEnvironment
+from infinity_agents.settings.tool_servers import GITHUB_API, GitHubEnvironment, GitHubWebhookEnvironment
 
 from ..agent import InfinityAgent
 from ..arguments import checked

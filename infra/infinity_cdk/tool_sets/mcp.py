@@ -11,7 +11,7 @@ from aws_cdk import Duration, RemovalPolicy, Stack, aws_apigateway, aws_iam, aws
 from aws_cdk.aws_secretsmanager import ISecret, Secret, SecretStringGenerator
 from constructs import Construct
 
-from infinity_agents.settings import McpOAuthEnvironment, McpProxyEnvironment
+from infinity_agents.settings.tool_servers import McpOAuthEnvironment, McpProxyEnvironment
 
 from ..agent import InfinityAgent
 from ..arguments import CALL_SECONDS, FUNCTION_MB, check_fields, checked

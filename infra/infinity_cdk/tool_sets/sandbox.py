@@ -10,7 +10,7 @@ from aws_cdk import Duration, RemovalPolicy, aws_ec2, aws_efs, aws_lambda
 from constructs import Construct
 
 import infinity_agents
-from infinity_agents.settings import SandboxEnvironment
+from infinity_agents.settings.tool_servers import SandboxEnvironment
 
 from ..arguments import FUNCTION_MB, checked
 from ..review import accept, accept_wildcard

@@ -7,7 +7,7 @@ from aws_cdk import Duration, RemovalPolicy, aws_ec2, aws_lambda, aws_lambda_des
 from aws_cdk.aws_logs import RetentionDays
 from constructs import Construct
 
-from infinity_agents.settings import ToolFailuresEnvironment, ToolServerEnvironment
+from infinity_agents.settings.tool_servers import ToolFailuresEnvironment, ToolServerEnvironment
 
 from ..agent import InfinityAgent
 from ..arguments import CALL_SECONDS, FUNCTION_MB, checked

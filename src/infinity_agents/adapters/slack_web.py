@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..ports.slack import SlackLimited, SlackRefused, SlackUnavailable
-from ..settings import SLACK_API
+from ..settings.slack import SLACK_API
 
 if TYPE_CHECKING:
     from slack_sdk import WebClient

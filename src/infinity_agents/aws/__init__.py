@@ -3,13 +3,19 @@
 ``tool_handler`` makes a function of anybody's tool server.
 """
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from . import garbage
 
 if TYPE_CHECKING:
     from .tool_servers import tool_handler
 
 __all__ = ["tool_handler"]
+
+if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
+    garbage.spare_cold_start()
 
 
 def __getattr__(name: str) -> Any:

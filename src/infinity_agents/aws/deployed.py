@@ -20,7 +20,8 @@ from ..conversation.messages import Control, Delivery, InputMessage, UserChoiceR
 from ..conversation.outputs import Output
 from ..errors import Misconfigured, StoreUnavailable
 from ..ports.conversations import NO_ENTRIES, ConversationStore, LoadRequest
-from ..settings import AgentOutputs, AgentSettings
+from ..settings import AgentSettings
+from ..settings.stacks import AgentOutputs
 from ..wire.large_values import sendable
 
 _DB_USER = "DSQL_DB_USER"

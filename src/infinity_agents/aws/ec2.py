@@ -7,7 +7,7 @@ from ..adapters.ec2 import Ec2Instances
 from ..adapters.system import SystemClock
 from ..aws_clients import AwsClients
 from ..rap.server import ToolServer
-from ..settings import Ec2Environment
+from ..settings.tool_servers import Ec2Environment
 from ..toolsets.ec2 import ec2_server
 from .tool_servers import tool_handler
 

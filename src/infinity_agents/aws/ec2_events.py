@@ -8,7 +8,7 @@ from ..adapters.ec2 import Ec2Instances
 from ..adapters.system import SystemClock
 from ..aws_clients import AwsClients
 from ..rap.posting import CallbackSender
-from ..settings import Ec2EventsEnvironment
+from ..settings.tool_servers import Ec2EventsEnvironment
 from ..toolsets.ec2 import heard
 from .http_events import NoRequest, seen
 from .sandbox import Sandbox

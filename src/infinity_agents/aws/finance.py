@@ -8,7 +8,7 @@ import httpx
 from ..adapters.finance_dynamodb import DynamoFinanceStore
 from ..aws_clients import AwsClients
 from ..rap.server import ToolServer
-from ..settings import FinanceEnvironment
+from ..settings.tool_servers import FinanceEnvironment
 from ..toolsets.finance.market import BundledMarket, Finnhub, Market
 from ..toolsets.finance.server import finance_server
 from . import wiring

@@ -8,7 +8,7 @@ from ..adapters.finance_dynamodb import DynamoFinanceStore
 from ..aws_clients import AwsClients
 from ..rap.posting import CallbackSender, push_with
 from ..rap.results import Event
-from ..settings import FinancePollerEnvironment
+from ..settings.tool_servers import FinancePollerEnvironment
 from ..toolsets.finance.market import Market
 from ..toolsets.finance.polling import poll
 from .finance import market

@@ -10,7 +10,7 @@ from ..adapters.s3 import S3BlobStore
 from ..adapters.system import SystemClock
 from ..aws_clients import AwsClients
 from ..rap.server import ToolServer
-from ..settings import GitHubEnvironment
+from ..settings.tool_servers import GitHubEnvironment
 from ..toolsets.github_api import GitHubApi
 from ..toolsets.github_events import github_server
 from . import wiring

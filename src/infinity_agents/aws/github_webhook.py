@@ -10,7 +10,7 @@ from ..adapters.system import SystemClock
 from ..aws_clients import AwsClients
 from ..errors import Misconfigured
 from ..rap.posting import CallbackSender
-from ..settings import GitHubWebhookEnvironment
+from ..settings.tool_servers import GitHubWebhookEnvironment
 from ..toolsets.github_events import BadDelivery, Webhook
 from .http_events import BadBody, answer, request_of
 from .sandbox import Sandbox

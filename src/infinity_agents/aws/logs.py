@@ -2,8 +2,7 @@
 
 import logging
 import os
-
-from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
+from functools import cached_property
 
 from ..wire.traces import current_trace_id
 
@@ -15,8 +14,25 @@ def log_as_json(function: str) -> None:
     root = logging.getLogger()
     root.setLevel(logging.INFO)
     for handler in root.handlers:
-        handler.setFormatter(LambdaPowertoolsFormatter(service=function))
+        handler.setFormatter(_JsonFormatter(function))
         handler.addFilter(with_trace_id)
+
+
+class _JsonFormatter(logging.Formatter):
+    """Writes lines as powertools does, which is imported at the first one: most events have nothing to log."""
+
+    def __init__(self, function: str) -> None:
+        super().__init__()
+        self._function = function
+
+    @cached_property
+    def _formatter(self) -> logging.Formatter:
+        from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
+
+        return LambdaPowertoolsFormatter(service=self._function)
+
+    def format(self, record: logging.LogRecord) -> str:
+        return self._formatter.format(record)
 
 
 def with_trace_id(record: logging.LogRecord) -> bool:

@@ -11,7 +11,7 @@ from ..mcp.discovery import Client
 from ..mcp.links import Links
 from ..mcp.servers import HttpServer, McpServer, StdioServer
 from ..mcp.vault import Vault
-from ..settings import McpOAuthEnvironment, McpProxyEnvironment
+from ..settings.tool_servers import McpOAuthEnvironment, McpProxyEnvironment
 from .wiring import Secrets
 
 

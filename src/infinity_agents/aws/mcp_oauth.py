@@ -14,7 +14,7 @@ from ..mcp.links import Waiting
 from ..mcp.pages import HEADERS, LinkPages, Page, fields_of
 from ..mcp.proxy import McpProxy
 from ..mcp.servers import HttpServer
-from ..settings import McpOAuthEnvironment
+from ..settings.tool_servers import McpOAuthEnvironment
 from .http_events import BadBody, HttpRequest, request_of
 from .mcp_linking import links_of, server_of
 from .sandbox import Sandbox

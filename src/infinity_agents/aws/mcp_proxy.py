@@ -6,7 +6,7 @@ from ..aws_clients import AwsClients
 from ..mcp.proxy import McpProxy
 from ..mcp.servers import HttpServer
 from ..rap.server import ToolServer
-from ..settings import McpProxyEnvironment
+from ..settings.tool_servers import McpProxyEnvironment
 from .mcp_linking import links_of, server_of
 from .tool_servers import tool_handler
 from .wiring import Secrets

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
+from .garbage import end_cold_start
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -28,6 +30,10 @@ class Sandbox(Generic[T]):
         return self._loop.run_until_complete(self._run(work))
 
     async def _run(self, work: Callable[[T], Awaitable[R]]) -> R:
-        if self._built is None:
+        if self._built is not None:
+            return await work(self._built)
+        try:
             self._built = await self._build()
-        return await work(self._built)
+            return await work(self._built)
+        finally:
+            end_cold_start()

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from ..rap.server import ToolServer
-from ..settings import SandboxEnvironment
+from ..settings.tool_servers import SandboxEnvironment
 from ..toolsets.sandbox.confinement import Unconfined
 from ..toolsets.sandbox.server import sandbox_server
 from ..toolsets.sandbox.workspaces import Sandboxes

@@ -11,7 +11,7 @@ from ..aws_clients import AwsClients
 from ..ports.blobs import BlobStore
 from ..rap.posting import CallbackSender, Undelivered
 from ..rap.results import failed
-from ..settings import ToolFailuresEnvironment
+from ..settings.tool_servers import ToolFailuresEnvironment
 from ..wire.traces import following
 from .http_events import NoRequest, seen
 from .sandbox import Sandbox

@@ -29,8 +29,9 @@ from ..ports.records import RecordTable
 from ..rap.asgi import Refused
 from ..rap.posting import Sign
 from ..rap.server import ToolServer, Undelivered
-from ..settings import ToolServerEnvironment
+from ..settings.tool_servers import ToolServerEnvironment
 from ..wire import rap
+from ..wire.addresses import origin
 from ..wire.traces import current_trace, following, trace_of
 from .http_events import BadBody, HttpRequest, NoRequest, request_of, seen
 from .sandbox import Sandbox
@@ -327,4 +328,4 @@ def _thread_group(thread_id: str) -> str:
 
 def _claim_key(invocation: rap.Invocation) -> tuple[str, str]:
     # A call is another's, whatever its ids, if its answer is wanted at another place.
-    return _thread_group(invocation.group_id), f"call#{digest(rap.origin(invocation.callback_url), invocation.id)}"
+    return _thread_group(invocation.group_id), f"call#{digest(origin(invocation.callback_url), invocation.id)}"

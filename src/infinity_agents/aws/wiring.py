@@ -18,17 +18,9 @@ from ..errors import Misconfigured, StoreUnavailable
 from ..ports.queues import DeadLetters, InputSender
 from ..rap.callbacks import callback_url
 from ..receiving import CallbackReceiver
-from ..settings import (
-    AgentSettings,
-    KeeperEnvironment,
-    LeaderEnvironment,
-    MigrateEnvironment,
-    ReceiverEnvironment,
-    RelayEnvironment,
-    SlackAccess,
-    SlackReceiverEnvironment,
-    SlackResponderEnvironment,
-)
+from ..settings import AgentSettings
+from ..settings.leading import KeeperEnvironment, LeaderEnvironment, MigrateEnvironment
+from ..settings.queueing import ReceiverEnvironment, RelayEnvironment
 from ..wire.keys import Keyring
 from .logs import log_as_json
 
@@ -161,6 +153,7 @@ async def slack_receiver() -> "SlackRequests":
     """Return what answers Slack's requests; raise as ``leader`` does."""
     from ..adapters.httpx_client import HttpxClient
     from ..adapters.slack_web import SlackWebClient
+    from ..settings.slack import SlackAccess, SlackReceiverEnvironment
     from ..slack.files import SlackFiles
     from ..slack.receiver import SlackReceiver, SlackRequests
 
@@ -201,6 +194,7 @@ async def _take_later(clients: AwsClients, payload: Mapping[str, object]) -> Non
 async def slack_responder() -> "tuple[SlackResponder, SqsReceipts]":
     """Return what posts to Slack, and the receipts of the output queue; raise as ``leader`` does."""
     from ..adapters.slack_web import SlackWebClient
+    from ..settings.slack import SlackResponderEnvironment
     from ..slack.responder import SlackResponder
 
     log_as_json(SlackResponderEnvironment.FUNCTION)

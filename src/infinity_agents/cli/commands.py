@@ -178,7 +178,7 @@ def slack(
     """
     if not is_socket:
         raise typer.BadParameter("on this machine Slack is reached by Socket Mode only; give --socket")
-    from ..settings import SlackAccess
+    from ..settings.slack import SlackAccess
     from .slack import run_slack
 
     access = SlackAccess.parse(",".join(allow or ()), everyone=is_open)

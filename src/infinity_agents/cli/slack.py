@@ -8,7 +8,7 @@ import signal
 from ..errors import Misconfigured
 from ..local.demo_host import SliceLines
 from ..local.slack import SlackFrontEnd
-from ..settings import SLACK_API, SlackAccess
+from ..settings.slack import SLACK_API, SlackAccess
 from .config import AgentConfig
 from .opening import hosting, log_to_stderr
 from .rendering import note, put, stderr

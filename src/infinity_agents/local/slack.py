@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..adapters.httpx_client import HttpxClient
 from ..adapters.slack_web import SlackWebClient
-from ..settings import SLACK_API, SlackAccess
+from ..settings.slack import SLACK_API, SlackAccess
 from ..slack.files import SlackFiles
 from ..slack.receiver import SlackReceiver
 from ..slack.responder import SlackResponder, ToShow

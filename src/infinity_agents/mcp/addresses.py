@@ -11,7 +11,7 @@ import socket
 
 import httpx2
 
-from ..wire import rap
+from ..wire.addresses import is_loopback, origin
 
 _DISGUISES = (
     ipaddress.ip_network("64:ff9b::/96"),
@@ -30,8 +30,8 @@ class GuardedTransport(httpx2.AsyncHTTPTransport):
 
     def __init__(self, server_url: str) -> None:
         super().__init__(trust_env=False)
-        self._own = rap.origin(server_url)
-        self._is_local = rap.is_loopback(server_url)
+        self._own = origin(server_url)
+        self._is_local = is_loopback(server_url)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send it, to an address that was looked at.
@@ -39,7 +39,7 @@ class GuardedTransport(httpx2.AsyncHTTPTransport):
         Raises:
             AddressRefused: it must not be sent.
         """
-        if rap.origin(str(request.url)) == self._own:
+        if origin(str(request.url)) == self._own:
             return await super().handle_async_request(request)
         host = request.url.host
         address = await self._looked_at(host, request.url.port)

@@ -23,7 +23,7 @@ from mcp.shared.auth import OAuthClientMetadata, OAuthMetadata, ProtectedResourc
 from mcp.shared.auth_utils import check_resource_allowed, resource_url_from_server_url
 from pydantic import BaseModel, ValidationError
 
-from ..wire import rap
+from ..wire.addresses import secure_url
 from .addresses import GuardedTransport
 from .results import McpError
 
@@ -192,7 +192,7 @@ def _checked(endpoints: Endpoints, metadata: OAuthMetadata | None) -> Endpoints:
     if methods is not None and "S256" not in methods:
         raise OAuthFlowError(f"{endpoints.issuer} has no PKCE with S256, without which a code can be stolen")
     # Where a person is sent. What we ask ourselves is looked at when it is asked.
-    rap.secure_url(endpoints.authorize)
+    secure_url(endpoints.authorize)
     return endpoints
 
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from urllib.parse import urlsplit
 
 from ..errors import Misconfigured, without_user
-from ..wire import rap
+from ..wire.addresses import secure_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class HttpServer:
 
     def __post_init__(self) -> None:
         try:
-            rap.secure_url(self.url)
+            secure_url(self.url)
         except ValueError as error:
             raise Misconfigured(f"the MCP server {without_user(self.url)!r}: {error}") from error
 

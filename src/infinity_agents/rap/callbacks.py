@@ -17,7 +17,15 @@ from ..conversation.messages import (
     UserChoiceRequired,
 )
 from ..errors import InfinityError, Undecodable
-from ..wire import rap
+from ..wire.callbacks import (
+    Callback,
+    ChoiceCallback,
+    EventCallback,
+    OauthCallback,
+    ResultCallback,
+    ViewCallback,
+    parse_callback,
+)
 from ..wire.keys import Keyring
 
 _PURPOSE = "callback"
@@ -89,29 +97,29 @@ def receive(body: bytes, claims: CallbackClaims, max_bytes: int) -> InputMessage
     if len(body) > max_bytes:
         raise BadCallback(413, f"the callback has {len(body)} bytes, and {max_bytes} are allowed; send less")
     try:
-        callback = rap.parse_callback(body)
+        callback = parse_callback(body)
     except Undecodable as error:
         raise BadCallback(400, str(error)) from error
     _check(callback, claims)
     return _message(callback, claims)
 
 
-def _check(callback: rap.Callback, claims: CallbackClaims) -> None:
+def _check(callback: Callback, claims: CallbackClaims) -> None:
     if callback.group_id != claims.thread_id:
         raise BadCallback(403, "group_id is not the thread that this callback_url was made for")
-    if isinstance(callback, rap.ViewCallback):
+    if isinstance(callback, ViewCallback):
         return
     name, about = (
-        ("tool_call_id", callback.tool_call_id) if isinstance(callback, rap.EventCallback) else ("id", callback.id)
+        ("tool_call_id", callback.tool_call_id) if isinstance(callback, EventCallback) else ("id", callback.id)
     )
     if about != claims.call_id:
         raise BadCallback(403, f"{name} is not the call that this callback_url was made for")
 
 
-def _message(callback: rap.Callback, claims: CallbackClaims) -> InputMessage | ViewUpdate:
+def _message(callback: Callback, claims: CallbackClaims) -> InputMessage | ViewUpdate:
     thread, call, tool_set = claims.thread_id, claims.call_id, claims.tool_set
     match callback:
-        case rap.ResultCallback():
+        case ResultCallback():
             return InputMessage(
                 content=ToolResult(call, callback.parts, callback.call_id, callback.is_error, tool_set),
                 group_id=thread,
@@ -119,20 +127,20 @@ def _message(callback: rap.Callback, claims: CallbackClaims) -> InputMessage | V
                 display_as=callback.display_as,
                 subscription=callback.subscription,
             )
-        case rap.EventCallback():
+        case EventCallback():
             return InputMessage(
                 content=Text(callback.text),
                 group_id=thread,
                 message_id=message_id("rap-event", thread, call, callback.event_id or uuid.uuid4().hex),
                 synthetic=SubscriptionEvent(call, callback.associative, callback.final, tool_set),
             )
-        case rap.OauthCallback():
+        case OauthCallback():
             return InputMessage(
                 content=OauthRequired(call, callback.auth_url, callback.call_id, tool_set),
                 group_id=thread,
                 message_id=message_id("rap-oauth", thread, call, callback.auth_url),
             )
-        case rap.ChoiceCallback():
+        case ChoiceCallback():
             return InputMessage(
                 content=UserChoiceRequired(
                     id=call,
@@ -149,7 +157,7 @@ def _message(callback: rap.Callback, claims: CallbackClaims) -> InputMessage | V
                     "rap-choice", thread, call, digest(callback.model_dump_json(exclude={"call_id"}), length=32)
                 ),
             )
-        case rap.ViewCallback():
+        case ViewCallback():
             return ViewUpdate(thread, callback.view_type, callback.content)
         case _:
             assert_never(callback)

@@ -14,6 +14,9 @@ from ..conversation.content import JsonObject, plain_text
 from ..errors import Misconfigured, Undecodable, without_user
 from ..ports.http import HttpClient, HttpResponse, HttpUnreachable
 from ..wire import rap
+from ..wire.addresses import is_loopback, origin, secure_url
+from ..wire.bodies import parse_json
+from ..wire.callbacks import Callback, EventCallback, ResultCallback, ViewCallback, parse_callback
 from ..wire.inputs import explain
 from .asgi import Receive, Refused, Scope, Send, answer, body_of, listening_socket, refuse
 from .tool import TRY_TIMEOUT, excerpt
@@ -80,7 +83,7 @@ async def check(
         Misconfigured: the URL is none, an example does not fit its tool, or uvicorn is not installed.
     """
     try:
-        rap.secure_url(url)
+        secure_url(url)
     except ValueError as error:
         raise Misconfigured(f"the URL {without_user(url)!r} of a tool server: {error}") from error
     async with _listening() as listener:
@@ -213,7 +216,7 @@ class _Check:
         fields = None
         if isinstance(answer, HttpResponse) and answer.status == 200:
             try:
-                fields = rap.parse_json(answer.body)
+                fields = parse_json(answer.body)
             except Undecodable as error:
                 self._found("discovery", "broken", f"HTTP 200, but {error}")
                 return None
@@ -242,7 +245,7 @@ class _Check:
             self._found("endpoint", "skipped", "the manifest names none")
             return None
         try:
-            is_own = rap.origin(endpoint) == rap.origin(self.url)
+            is_own = origin(endpoint) == origin(self.url)
         except ValueError as error:
             self._found("endpoint", "broken", f"{without_user(endpoint)!r}: {error}")
             return None
@@ -329,7 +332,7 @@ class _Check:
 
     def _silent(self, rule: str, what: str) -> None:
         silence = f"{what}: no callback within {self.patience:g} seconds"
-        if rap.is_loopback(self.url):
+        if is_loopback(self.url):
             self._found(rule, "broken", silence)
         else:
             remedy = "check it from the machine that it runs on"
@@ -479,23 +482,23 @@ class _Heard:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.callbacks: list[rap.Callback] = []
+        self.callbacks: list[Callback] = []
         self.faults: list[str] = []
         self._has_outcome = asyncio.Event()
 
     @property
-    def results(self) -> list[rap.ResultCallback]:
-        return [callback for callback in self.callbacks if isinstance(callback, rap.ResultCallback)]
+    def results(self) -> list[ResultCallback]:
+        return [callback for callback in self.callbacks if isinstance(callback, ResultCallback)]
 
     def add(self, body: bytes) -> None:
         try:
-            callback = rap.parse_callback(body)
+            callback = parse_callback(body)
         except Undecodable as error:
             self.faults.append(str(error))
             self._has_outcome.set()
             raise
         self.callbacks.append(callback)
-        if not isinstance(callback, rap.ViewCallback | rap.EventCallback):
+        if not isinstance(callback, ViewCallback | EventCallback):
             self._has_outcome.set()
 
     async def outcome(self, patience: float) -> None:
@@ -535,9 +538,9 @@ def _faults(called: _Called) -> list[str]:
     faults = list(called.heard.faults)
     for callback in called.heard.callbacks:
         named: dict[str, tuple[str | None, str | None]] = {"group_id": (callback.group_id, expected.group_id)}
-        if isinstance(callback, rap.EventCallback):
+        if isinstance(callback, EventCallback):
             named["tool_call_id"] = (callback.tool_call_id, expected.id)
-        elif not isinstance(callback, rap.ViewCallback):
+        elif not isinstance(callback, ViewCallback):
             named["id"] = (callback.id, expected.id)
             named["call_id"] = (callback.call_id or expected.call_id, expected.call_id)
         faults += [

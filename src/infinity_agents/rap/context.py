@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..wire import rap
+from ..wire.callbacks import ChoiceCallback, OauthCallback, ViewCallback
 from .asgi import Refused
 from .posting import CallbackSender, Outgoing, handle_of, push_with
 from .results import Event, succeeded
@@ -74,7 +75,7 @@ class ToolContext:
             raise RuntimeError("a tool cannot ask here, the answer would not find it; offer the choices as an argument")
         with self._questions.opened(self.call_id, len(choices), default) as question:
             await self._post(
-                rap.ChoiceCallback(
+                ChoiceCallback(
                     group_id=self.thread_id,
                     id=self.call_id,
                     call_id=self._invocation.call_id,
@@ -94,7 +95,7 @@ class ToolContext:
             ValueError: ``url`` is not https.
         """
         await self._post(
-            rap.OauthCallback(group_id=self.thread_id, id=self.call_id, call_id=self._invocation.call_id, auth_url=url),
+            OauthCallback(group_id=self.thread_id, id=self.call_id, call_id=self._invocation.call_id, auth_url=url),
         )
 
     async def subscribe(self, text: str) -> None:
@@ -129,7 +130,7 @@ class ToolContext:
         Raises:
             Undelivered: the runtime did not take it.
         """
-        await self._post(rap.ViewCallback(group_id=self.thread_id, view_type=view_type, content=content))
+        await self._post(ViewCallback(group_id=self.thread_id, view_type=view_type, content=content))
 
     async def _post(self, callback: Outgoing) -> None:
         await self._sender.post(self._invocation.callback_url, callback)

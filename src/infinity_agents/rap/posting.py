@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from ..conversation.content import without_surrogates
 from ..wire import rap
+from ..wire.callbacks import ChoiceCallback, EventCallback, OauthCallback, ResultCallback, ViewCallback
 from ..wire.traces import current_trace
 from .results import Event, succeeded_call
 
@@ -27,7 +28,7 @@ CALLBACK_TIMEOUT = 30.0
 
 Sign = Callable[[str, str, Mapping[str, str], bytes], Mapping[str, str]]
 """Returns the headers that sign (method, URL, headers, body); none where the URL wants no signature."""
-Outgoing = rap.ResultCallback | rap.EventCallback | rap.OauthCallback | rap.ChoiceCallback | rap.ViewCallback
+Outgoing = ResultCallback | EventCallback | OauthCallback | ChoiceCallback | ViewCallback
 
 # A proxy of the environment is for the world, not for this machine.
 _UNPROXIED = {"all://localhost": None, "all://127.0.0.1": None, "all://[::1]": None}
@@ -140,7 +141,7 @@ async def answer_with(
 async def push_with(sender: CallbackSender, handle: str, event: Event, *, patience: float = PATIENCE) -> None:
     """Post ``event`` over ``sender``; raises what ``push`` does."""
     about = _read(handle)
-    callback = rap.EventCallback(
+    callback = EventCallback(
         group_id=about.group_id,
         tool_call_id=about.tool_call_id,
         text=without_surrogates(event.text),

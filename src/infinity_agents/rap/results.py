@@ -11,6 +11,7 @@ from pydantic_core import to_jsonable_python
 
 from ..conversation.content import without_surrogates
 from ..wire import rap
+from ..wire.callbacks import ImagePart, ResultCallback, TextPart
 
 MAX_ERROR = 10_000
 """The longest error text that a model is given, in characters."""
@@ -92,7 +93,7 @@ class Later(Enum):
 LATER = Later.LATER
 
 
-def succeeded(invocation: rap.Invocation, value: Any, *, subscription: bool = False) -> rap.ResultCallback:
+def succeeded(invocation: rap.Invocation, value: Any, *, subscription: bool = False) -> ResultCallback:
     """Return the callback that answers ``invocation`` with what its function returned.
 
     Raises:
@@ -103,7 +104,7 @@ def succeeded(invocation: rap.Invocation, value: Any, *, subscription: bool = Fa
 
 def succeeded_call(
     thread_id: str, call_id: str, models_id: str | None, value: Any, *, subscription: bool = False
-) -> rap.ResultCallback:
+) -> ResultCallback:
     """Return the callback that answers a call with ``value``; ``models_id`` is the model's own id of it.
 
     Raises:
@@ -111,8 +112,8 @@ def succeeded_call(
     """
     result = value if isinstance(value, Result) else Result(value, ())
     parts = _parts(result.content)
-    only_text = parts[0].text if len(parts) == 1 and isinstance(parts[0], rap.TextPart) else None
-    return rap.ResultCallback(
+    only_text = parts[0].text if len(parts) == 1 and isinstance(parts[0], TextPart) else None
+    return ResultCallback(
         group_id=thread_id,
         id=call_id,
         call_id=models_id,
@@ -123,9 +124,9 @@ def succeeded_call(
     )
 
 
-def failed(invocation: rap.Invocation, text: str) -> rap.ResultCallback:
+def failed(invocation: rap.Invocation, text: str) -> ResultCallback:
     """Return the callback that answers ``invocation`` with an error for the model to read."""
-    return rap.ResultCallback(
+    return ResultCallback(
         group_id=invocation.group_id,
         id=invocation.id,
         call_id=invocation.call_id,
@@ -148,25 +149,25 @@ def event_of(value: Any) -> Event:
     if isinstance(value, Event):
         return value
     match _parts(value):
-        case [rap.TextPart(text=text)]:
+        case [TextPart(text=text)]:
             return Event(text)
         case _:
             raise ValueError("an event is text; put the picture where a tool can fetch it, and say where")
 
 
-def _parts(value: Any) -> tuple[rap.TextPart | rap.ImagePart, ...]:
+def _parts(value: Any) -> tuple[TextPart | ImagePart, ...]:
     """Return texts and pictures as they are, all else as JSON."""
     match value:
         case None:
-            return (rap.TextPart(text="Done."),)
+            return (TextPart(text="Done."),)
         case str():
-            return (rap.TextPart(text=without_surrogates(value)),)
+            return (TextPart(text=without_surrogates(value)),)
         case Image():
-            return (rap.ImagePart(data=value.base64, media_type=value.media_type),)
+            return (ImagePart(data=value.base64, media_type=value.media_type),)
         case list() | tuple() if _is_illustrated(value):
             return tuple(part for item in value for part in _parts(item))
         case _:
-            return (rap.TextPart(text=without_surrogates(_json(value))),)
+            return (TextPart(text=without_surrogates(_json(value))),)
 
 
 def _is_illustrated(values: Sequence[Any]) -> bool:

@@ -26,6 +26,8 @@ from pydantic import ValidationError
 
 from ..errors import Misconfigured, Undecodable
 from ..wire import rap
+from ..wire.addresses import origin
+from ..wire.callbacks import ResultCallback, TextPart
 from ..wire.inputs import explain
 from ..wire.traces import following
 from .asgi import Receive, Refused, Scope, Send, answer, body_of, listening_socket, refuse, serving, trace_in, url_of
@@ -368,7 +370,7 @@ class ToolServer:
         host = headers.get(b"host", b"").decode("latin-1")
         base_url = f"{scope.get('scheme', 'http')}://{host}{scope.get('root_path', '').rstrip('/')}"
         try:
-            rap.origin(base_url)
+            origin(base_url)
         except ValueError as error:
             raise Refused(400, f"the Host header {host!r} makes no URL: {error}") from error
         return base_url
@@ -389,7 +391,7 @@ class ToolServer:
         invocation = rap.parse_invocation(body)
         # Two runtimes may give two calls the same ids, and one that restarts elsewhere repeats a call whose first
         # answer nobody hears any more: a call is a repeat if its answer is wanted at the same place.
-        key = (rap.origin(invocation.callback_url), invocation.group_id, invocation.id)
+        key = (origin(invocation.callback_url), invocation.group_id, invocation.id)
         if key in self._known:
             return
         self._known[key] = None
@@ -476,7 +478,7 @@ class ToolServer:
 
     async def _result(
         self, invocation: rap.Invocation, tool: FunctionTool, keywords: Mapping[str, Any]
-    ) -> rap.ResultCallback | None:
+    ) -> ResultCallback | None:
         """Return the result to be delivered; ``None`` where the tool answers later."""
         try:
             with self._watch.watching():
@@ -488,7 +490,7 @@ class ToolServer:
             _log.exception("the tool %s failed in call %s", invocation.operation, invocation.id)
             return failed(invocation, _told(error))
 
-    async def _deliver(self, result: rap.ResultCallback, invocation: rap.Invocation) -> None:
+    async def _deliver(self, result: ResultCallback, invocation: rap.Invocation) -> None:
         try:
             await self._sender.post(invocation.callback_url, result, patience=RESULT_PATIENCE)
             return
@@ -616,11 +618,11 @@ def _hook(function: Callable[..., Any], *ids: str) -> Callable[..., Any]:
     return function
 
 
-def _text_of(result: rap.ResultCallback) -> str:
+def _text_of(result: ResultCallback) -> str:
     """Return a result as an event can say it, which has no pictures."""
     if result.content is None:
         return result.text or ""
-    return "\n".join(part.text if isinstance(part, rap.TextPart) else "[a picture]" for part in result.content)
+    return "\n".join(part.text if isinstance(part, TextPart) else "[a picture]" for part in result.content)
 
 
 def _told(error: BaseException) -> str:

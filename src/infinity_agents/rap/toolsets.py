@@ -18,6 +18,7 @@ from ..ports.http import HttpClient, HttpUnreachable
 from ..ports.state import StateStore
 from ..ports.tool import Tool, Toolset, ToolSpec
 from ..wire import rap
+from ..wire.addresses import origin, secure_url
 from ..wire.inputs import explain
 from .tool import CALL_TIMEOUT, LONG_CALL_TIMEOUT, RapTool, excerpt, hand_over
 
@@ -65,7 +66,7 @@ def parse_tools_config(text: str, place: str) -> tuple[ToolSetConfig, ...]:
 
 
 def _base_url(url: str) -> str:
-    rap.secure_url(url)
+    secure_url(url)
     if "?" in url or "#" in url:
         raise ValueError("a server's URL has no query and no fragment")
     return url.rstrip("/")
@@ -318,7 +319,7 @@ def _reread(fields: Any, tool_set: ToolSetConfig) -> rap.Manifest | None:
 
 def _is_of(tool_set: ToolSetConfig, url: str) -> bool:
     try:
-        return rap.origin(url) == rap.origin(tool_set.server_url)
+        return origin(url) == origin(tool_set.server_url)
     except ValueError:
         return False
 

@@ -17,7 +17,7 @@ from ..ports.clock import Clock
 from ..ports.queues import InputSender
 from ..ports.slack import SlackWeb
 from ..ports.state import StateStore
-from ..settings import SlackAccess
+from ..settings.slack import SlackAccess
 from ..wire.inputs import parse_json
 from ..wire.large_values import sendable
 from . import signing

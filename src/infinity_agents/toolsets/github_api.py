@@ -9,7 +9,7 @@ from urllib.parse import quote
 import httpx
 
 from ..errors import InfinityError
-from ..settings import GITHUB_API
+from ..settings.tool_servers import GITHUB_API
 
 API_VERSION = "2022-11-28"
 WHOLE_SHA = re.compile("[0-9a-f]{40}")

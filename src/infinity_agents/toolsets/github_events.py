@@ -26,7 +26,7 @@ from ..ports.records import Record, RecordTable
 from ..rap.posting import CallbackSender, Undelivered, answer_with, push_with
 from ..rap.results import LATER, Event, Later
 from ..rap.server import ToolContext, ToolServer
-from ..wire.rap import parse_json
+from ..wire.bodies import parse_json
 from .github_api import WHOLE_SHA, GitHubApi, GitHubRefused
 from .waiting import Waiting, forget_when_over
 

@@ -3,6 +3,8 @@
 import json
 import math
 import re
+from dataclasses import fields as fields_of
+from dataclasses import is_dataclass
 from datetime import datetime
 from typing import Annotated, Any, cast
 
@@ -194,10 +196,18 @@ def redriven(body: str, queue_id: str) -> str:
 
 def to_json(message: InputMessage) -> dict[str, Any]:
     """Return the fields of ``message`` as JSON values, without those that are absent."""
-    fields = cast("dict[str, Any]", _message().dump_python(message, mode="json", exclude_none=True))
+    fields = cast("dict[str, Any]", _plain(message))
     if not message.subscription:
         fields.pop("subscription")
     return fields
+
+
+def _plain(value: Any) -> Any:
+    # By hand: the adapter that reads messages takes a receiver longer to build than all else it does.
+    if is_dataclass(value):
+        told = ((field.name, getattr(value, field.name)) for field in fields_of(value))
+        return {name: _plain(inner) for name, inner in told if inner is not None}
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
 def from_json(fields: dict[str, Any]) -> InputMessage:
@@ -211,7 +221,7 @@ def _canonical(fields: dict[str, Any]) -> bytes:
 
 def content_to_json(content: Text | Image | Document | Blob | messages.Parts) -> dict[str, Any]:
     """Return one content as JSON values: what a blob keeps."""
-    return cast("dict[str, Any]", _content().dump_python(content, mode="json", exclude_none=True))
+    return cast("dict[str, Any]", _plain(content))
 
 
 def content_from_json(fields: Any) -> Any:
